@@ -1,0 +1,17 @@
+"""Augmentations of image batches: draw the parameters, then apply them."""
+
+from peerlearn.augment.rotation import rot16, rot16_labels
+from peerlearn.augment.strategies import Augment, full, gsa, onpro, partial, partial_shared
+from peerlearn.augment.views import ViewChain
+
+__all__ = [
+    "Augment",
+    "ViewChain",
+    "full",
+    "gsa",
+    "onpro",
+    "partial",
+    "partial_shared",
+    "rot16",
+    "rot16_labels",
+]

@@ -1,0 +1,207 @@
+"""Batched image operations: draw the parameters on the CPU, then apply them on any device.
+
+Images are floats in [0, 1] of shape (B, C, H, W). A `draw_*` function takes a CPU generator and
+returns small CPU tensors; whatever applies them is exact, leaves its input untouched and moves
+the parameters to the images. One row of parameters per image, or one row for the whole batch.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def draw_mask(count: int, chance: float, rng: torch.Generator) -> Tensor:
+    """Toss a coin per image. Returns (count,) booleans, each true with probability `chance`."""
+    return torch.rand(count, generator=rng) < chance
+
+
+def on_chosen(x: Tensor, mask: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Change the images where `mask` is true and no others. x: (B, C, H, W); mask: (B,)."""
+    rows = mask.nonzero().squeeze(1).to(x.device)  # counted on the CPU: no wait for a device
+    return x.index_copy(0, rows, change(x[rows])) if len(rows) else x
+
+
+# ---- moving pixels ----
+
+
+def mirror(x: Tensor, mask: Tensor) -> Tensor:
+    """Swap left and right where `mask` is true. x: (B, C, H, W); mask: (B,)."""
+    return torch.where(mask.to(x.device)[:, None, None, None], x.flip(3), x)
+
+
+def draw_corners(count: int, pad: int, rng: torch.Generator) -> Tensor:
+    """Draw (count, 2) rows of (top, left), each from 0 to 2 * pad."""
+    return torch.randint(2 * pad + 1, (count, 2), generator=rng)
+
+
+def crop(x: Tensor, corners: Tensor, *, pad: int) -> Tensor:
+    """Cut (H, W) from each zero-padded image.
+
+    x: (B, C, H, W); corners: (B, 2), or (1, 2) for one offset for all, from 0 to 2 * pad. The
+    corner (pad, pad) gives the image itself.
+    """
+    b, c, h, w = x.shape
+    corners = corners.to(x.device)
+    rows = corners[:, 0, None] + torch.arange(h, device=x.device)  # (B or 1, H)
+    cols = corners[:, 1, None] + torch.arange(w, device=x.device)  # (B or 1, W)
+    wide = w + 2 * pad
+    index = (rows[:, :, None] * wide + cols[:, None, :]).view(-1, 1, h * w)
+    padded = F.pad(x, (pad, pad, pad, pad)).flatten(2)
+    return padded.gather(2, index.expand(b, c, -1)).view(x.shape)
+
+
+class Boxes(NamedTuple):
+    """Where to crop: whole pixels, each field (B,)."""
+
+    top: Tensor
+    left: Tensor
+    height: Tensor
+    width: Tensor
+
+
+ASPECT = (3 / 4, 4 / 3)  # width over height of a box, log-uniform
+ATTEMPTS = 10
+
+
+def draw_boxes(
+    count: int, size: tuple[int, int], rng: torch.Generator, *, min_area: float
+) -> Boxes:
+    """Draw `count` boxes within an image of `size` (H, W).
+
+    A box covers a fraction of the area, uniform from `min_area` to 1, with an aspect ratio
+    log-uniform in `ASPECT`. The first of ten attempts that fits is taken; if none fits, the
+    largest centred box of permitted aspect.
+    """
+    h, w = size
+    shape = (count, ATTEMPTS)
+    area = h * w * torch.empty(shape).uniform_(min_area, 1, generator=rng)
+    low, high = (math.log(ratio) for ratio in ASPECT)
+    aspect = torch.empty(shape).uniform_(low, high, generator=rng).exp_()
+    # One more column for the fallback, which is the whole image unless that is too slim.
+    nearest = min(max(w / h, ASPECT[0]), ASPECT[1])
+    heights, widths = (area / aspect).sqrt_(), (area * aspect).sqrt_()
+    heights = F.pad(heights.round_().long(), (0, 1), value=round(min(h, w / nearest)))
+    widths = F.pad(widths.round_().long(), (0, 1), value=round(min(w, h * nearest)))
+
+    fits = (heights > 0) & (heights <= h) & (widths > 0) & (widths <= w)
+    first = fits.byte().argmax(1, keepdim=True)  # of equal values, the first
+    height, width = heights.gather(1, first).squeeze(1), widths.gather(1, first).squeeze(1)
+
+    spare = torch.stack([h - height, w - width])  # (2, B)
+    corner = (torch.rand(2, count, generator=rng) * (spare + 1)).long().minimum(spare)
+    top, left = torch.where(first.squeeze(1) == ATTEMPTS, spare // 2, corner)
+    return Boxes(top, left, height, width)
+
+
+def resized_crop(x: Tensor, boxes: Boxes, *, clamp_to_box: bool = True) -> Tensor:
+    """Enlarge each box to the full image, bilinearly, corners not aligned. x: (B, C, H, W).
+
+    Pixels half outside the box repeat its edge, as if the crop had been cut out first; with
+    `clamp_to_box=False` they use what lies beside the box, up to the edge of the image.
+    """
+    down = _interpolation(boxes.top, boxes.height, x, 2, clamp_to_box)  # (B, H, H)
+    across = _interpolation(boxes.left, boxes.width, x, 3, clamp_to_box)  # (B, W, W)
+    b, c, h, w = x.shape
+    x = torch.bmm(x.reshape(b, c * h, w), across.mT).view(b, c, h, w)
+    return down[:, None] @ x
+
+
+def _interpolation(start: Tensor, length: Tensor, x: Tensor, dim: int, clamp: bool) -> Tensor:
+    """Weights (B, N, N) of each input row (last axis) in each output row of axis `dim` of x."""
+    n = x.shape[dim]
+    start, length = start.to(x)[:, None], length.to(x)[:, None]
+    grid = torch.arange(n, device=x.device, dtype=x.dtype)
+    position = start + (grid + 0.5) * (length / n) - 0.5  # (B, N)
+    if clamp:
+        position = torch.minimum(torch.maximum(position, start), start + length - 1)
+    else:
+        position = position.clamp_(0, n - 1)
+    return (position[:, :, None] - grid).abs_().neg_().add_(1).clamp_(min=0)
+
+
+# ---- changing colours ----
+
+
+def grey(x: Tensor) -> Tensor:
+    """Return the luma of RGB images. x: (B, 3, H, W); returns (B, 1, H, W)."""
+    r, g, b = x.split(1, dim=1)
+    return torch.mul(r, 0.299).add_(g, alpha=0.587).add_(b, alpha=0.114)
+
+
+def greyscale(x: Tensor, mask: Tensor) -> Tensor:
+    """Take the colour out where `mask` is true. x: (B, 3, H, W); mask: (B,)."""
+    return on_chosen(x, mask, lambda chosen: grey(chosen).expand_as(chosen))
+
+
+def brightness(x: Tensor, factor: Tensor) -> Tensor:
+    """Blend with black. x: (B, 3, H, W); factor: (B,), 1 changes nothing."""
+    return (x * factor[:, None, None, None]).clamp_(0, 1)
+
+
+def contrast(x: Tensor, factor: Tensor) -> Tensor:
+    """Blend with the image's mean grey. x: (B, 3, H, W); factor: (B,), 1 changes nothing."""
+    factor = factor[:, None, None, None]
+    mean = grey(x).mean((2, 3), keepdim=True)
+    return torch.addcmul(mean * (1 - factor), x, factor).clamp_(0, 1)
+
+
+def saturation(x: Tensor, factor: Tensor) -> Tensor:
+    """Blend with the greyscale image. x: (B, 3, H, W); factor: (B,), 1 changes nothing."""
+    factor = factor[:, None, None, None]
+    return torch.addcmul(grey(x).mul_(1 - factor), x, factor).clamp_(0, 1)
+
+
+def hue(x: Tensor, turns: Tensor) -> Tensor:
+    """Turn the hue of HSV, keeping saturation and value. x: (B, 3, H, W); turns: (B,)."""
+    r, g, b = x.unbind(1)
+    high = torch.maximum(torch.maximum(r, g), b)
+    chroma = high - torch.minimum(torch.minimum(r, g), b)
+    # The hue in sixths of a turn: red 0, green 2, blue 4. Grey pixels get 0; chroma 0 hides it.
+    below = torch.where(high == g, (b - r).add_(chroma, alpha=2), (r - g).add_(chroma, alpha=4))
+    sixths = torch.where(high == r, g - b, below).div_(chroma.clamp(min=1e-12))
+    sixths = sixths.add_(6 * turns[:, None, None]).remainder_(6)
+    # A channel is full within one sixth of its own hue and empty beyond two; with d the
+    # distance not taken round the circle, that level is clamp(|d - 3| - 1, 0, 1).
+    own = torch.tensor([0.0, 2.0, 4.0], device=x.device, dtype=x.dtype)[:, None, None]
+    level = (sixths[:, None] - own).abs_().sub_(3).abs_().clamp_(1, 2)
+    floor = high.sub_(chroma, alpha=2)  # the level runs from 1 to 2 here: one pass less
+    return level.mul_(chroma[:, None]).add_(floor[:, None]).clamp_(0, 1)
+
+
+ADJUSTMENTS = (brightness, contrast, saturation, hue)
+
+
+class Jitter(NamedTuple):
+    """A colour jitter: who gets it, (B,); how much of each adjustment, (4, B); in which order."""
+
+    mask: Tensor
+    amounts: Tensor
+    order: list[int]
+
+
+def draw_jitter(count: int, rng: torch.Generator, *, chance: float = 0.8) -> Jitter:
+    """Draw three factors from 0.6 to 1.4 and a turn of the hue from -0.1 to 0.1 per image.
+
+    One order of the four adjustments holds for the whole batch.
+    """
+    mask = draw_mask(count, chance, rng)
+    amounts = torch.empty(4, count).uniform_(-1, 1, generator=rng)
+    amounts = amounts * torch.tensor([[0.4], [0.4], [0.4], [0.1]])
+    amounts[:3] += 1
+    return Jitter(mask, amounts, torch.randperm(4, generator=rng).tolist())
+
+
+def jitter(x: Tensor, how: Jitter) -> Tensor:
+    """Apply a drawn colour jitter. x: (B, 3, H, W)."""
+    amounts = how.amounts[:, how.mask].to(x)
+
+    def adjust(chosen: Tensor) -> Tensor:
+        for i in how.order:
+            chosen = ADJUSTMENTS[i](chosen, amounts[i])
+        return chosen
+
+    return on_chosen(x, how.mask, adjust)

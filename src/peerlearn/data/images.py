@@ -1,0 +1,76 @@
+"""ImageSet: uint8 images, their labels and the names of the classes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from peerlearn.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Labelled images; label k is the class `class_names[k]`.
+
+    x: (N, 3, H, W) uint8, which may be backed by a memory map; y: (N,) int64.
+    """
+
+    x: Tensor
+    y: Tensor
+    class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.x.dtype != torch.uint8 or self.x.ndim != 4 or self.x.shape[1] != 3:
+            raise UserError(f"images must be (N, 3, H, W) uint8, not {_form(self.x)}; convert them")
+        if self.y.dtype != torch.int64 or self.y.shape != self.x.shape[:1]:
+            raise UserError(
+                f"labels of {len(self.x)} images must be ({len(self.x)},) int64, "
+                f"not {_form(self.y)}; give one label per image"
+            )
+        if len(self) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.num_classes:
+            raise UserError(
+                f"labels run from {int(self.y.min())} to {int(self.y.max())} but there are "
+                f"{self.num_classes} class names; number the classes from 0 and name each one"
+            )
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are, with or without images."""
+        return len(self.class_names)
+
+    def take(self, rows: Tensor) -> Self:
+        """Return the images at `rows`, (n,) int64 or a mask (N,) bool; only they are copied."""
+        return type(self)(self.x[rows], self.y[rows], self.class_names)
+
+    def of_classes(self, classes: Iterable[int]) -> Self:
+        """Return all images of these classes, in stored order and under their old labels."""
+        wanted = list(classes)
+        unknown = [k for k in wanted if not 0 <= k < self.num_classes]
+        if unknown:
+            raise UserError(f"no class {unknown[0]}; classes are 0 to {self.num_classes - 1}")
+        return self.take(torch.isin(self.y, torch.tensor(wanted, dtype=torch.int64)))
+
+    def first_per_class(self, n: int) -> Self:
+        """Return the first `n` images of every class, in stored order."""
+        per_class = [(self.y == k).nonzero()[:, 0] for k in range(self.num_classes)]
+        fewest = min(map(len, per_class), default=0)
+        if not 1 <= n <= fewest:
+            raise UserError(f"cannot take {n} images of every class; choose from 1 to {fewest}")
+        return self.take(torch.cat([rows[:n] for rows in per_class]).sort().values)
+
+
+class Dataset(NamedTuple):
+    """A training set and a test set of the same classes."""
+
+    train: ImageSet
+    test: ImageSet
+    name: str
+
+
+def _form(x: Tensor) -> str:
+    return f"{tuple(x.shape)} {str(x.dtype).removeprefix('torch.')}"

@@ -1,0 +1,79 @@
+"""What a learner accepts; everything else is refused before anything changes."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from peerlearn.errors import UserError
+
+Array = Tensor | np.ndarray[Any, Any]
+
+
+def checked_images(x: Array, expected: tuple[int, ...] | None) -> Tensor:
+    """Images as (B, 3, H, W) uint8; floats in [0, 1] are rounded to 256 levels.
+
+    expected: (3, H, W) of the images so far, None before the first.
+    """
+    x = _tensor(x, "images")
+    if x.dtype != torch.uint8 and not x.is_floating_point():
+        raise UserError(f"images: dtype must be uint8, or float in [0, 1]; got {_dtype(x)}")
+    if x.ndim != 4:
+        raise UserError(
+            f"images: shape must be (batch, 3, height, width), got {tuple(x.shape)}; "
+            "a single image is x[None]"
+        )
+    if x.shape[0] == 0:
+        raise UserError("images: the batch is empty; leave out batches without images")
+    if x.shape[1] != 3:
+        hint = "move the channels forward" if x.shape[3] == 3 else "repeat grey images three times"
+        raise UserError(f"images: need 3 channels, got shape {tuple(x.shape)}; {hint}")
+    if expected is not None and tuple(x.shape[1:]) != expected:
+        raise UserError(
+            f"images: this learner's images have shape {expected}, got {tuple(x.shape[1:])}; "
+            "resize them first"
+        )
+    if 0 in x.shape:
+        raise UserError(f"images: shape {tuple(x.shape)} has no pixels")
+    if x.dtype == torch.uint8:
+        return x
+    if not torch.isfinite(x).all():
+        raise UserError("images: some pixels are NaN or infinite; drop or repair those images")
+    low, high = float(x.min()), float(x.max())
+    if low < 0 or high > 1:
+        raise UserError(
+            f"images: float pixels must lie in [0, 1], got {low:g} to {high:g}; divide by 255, or "
+            "pass uint8, and leave normalisation to the network"
+        )
+    return x.mul(255).round_().to(torch.uint8)
+
+
+def checked_labels(y: Array, count: int, num_classes: int) -> Tensor:
+    """Labels as (count,) int64, each from 0 to num_classes - 1."""
+    y = _tensor(y, "labels")
+    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        raise UserError(f"labels: dtype must be of whole numbers, got {_dtype(y)}")
+    if tuple(y.shape) != (count,):
+        raise UserError(f"labels: shape must be ({count},) to match images, got {tuple(y.shape)}")
+    low, high = int(y.min()), int(y.max())
+    if low < 0:
+        raise UserError(f"labels: {low} is negative; labels count from 0")
+    if high >= num_classes:
+        raise UserError(
+            f"labels: {high} is out of range; the head has {num_classes} classes, 0 to "
+            f"{num_classes - 1}: build the learner with num_classes={high + 1} or more"
+        )
+    return y.long()
+
+
+def _tensor(value: Array, what: str) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach()
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return torch.from_numpy(np.ascontiguousarray(value))
+    raise UserError(f"{what}: need a torch tensor or numpy array, got {type(value).__name__}")
+
+
+def _dtype(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")

@@ -1,0 +1,109 @@
+"""GSA: gradient self-adaptation, a loss that balances pull and push of every class."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from peerlearn.augment import gsa as mirrored
+from peerlearn.errors import UserError
+from peerlearn.losses import balance_weights, balanced_cross_entropy
+from peerlearn.memory import Reservoir
+from peerlearn.methods.base import Answer, Group, Method, Outcome, Progress, joined, replayed
+from peerlearn.peer import Peer
+
+CURRENT = 22  # images of the present task that join the stream batch
+WARM_UP = 5  # batches of each task in which all classes weigh the same
+
+
+class GSADraw(NamedTuple):
+    """Two batches, augmented and mirrored, and the slots of the present task."""
+
+    stream: Group  # as it came
+    current: Group  # images of this task only
+    balanced: Group  # old and new classes in the proportion in which they were met
+    slots: slice
+    warm: bool
+
+
+class GSA(Method[GSADraw]):
+    """Balanced cross-entropy over all classes so far, and plain one within the present task."""
+
+    name = "gsa"
+    needs_boundaries = True
+    needs_slots = True
+
+    def slots(self, task: int) -> slice:
+        """The labels of a task."""
+        assert self.stream.classes_per_task is not None
+        return slice(task * self.stream.classes_per_task, (task + 1) * self.stream.classes_per_task)
+
+    def check(self, labels: Tensor, progress: Progress) -> None:
+        """All labels belong to the present task."""
+        slots = self.slots(progress.task)
+        stray = labels[(labels < slots.start) | (labels >= slots.stop)]
+        if len(stray):
+            raise UserError(
+                f"gsa: label {int(stray[0])} is not of task {progress.task}, which holds "
+                f"{slots.start} to {slots.stop - 1}: call end_task() where a task ends, or take "
+                "er, derpp or er_ace, which need no tasks"
+            )
+
+    def equip(self, peer: Peer) -> None:
+        """Per class: samples, probability on its own samples, probability on those of others."""
+        for name in ("count", "own", "others"):
+            peer.kept[name] = torch.zeros(self.stream.num_classes)
+
+    def draw(
+        self, batch: Group, memory: Reservoir, progress: Progress, rng: torch.Generator
+    ) -> GSADraw | None:
+        """The stream with more of its task, and a batch balanced between old and new classes."""
+        if memory.capacity and not len(memory):
+            return None
+        slots = self.slots(progress.task)
+        new, old = int((progress.seen & ~progress.old).sum()), int(progress.old.sum())
+        current, balanced = batch, batch
+        if memory.capacity:
+            of_task = (memory["y"] >= slots.start) & (memory["y"] < slots.stop)
+            current = joined(batch, replayed(memory.draw_where(CURRENT, of_task, rng)))
+            past = memory.draw_where(self.replay_batch * old // (new + old), ~of_task, rng)
+            share = self.replay_batch * new // (new + old)
+            balanced = joined(replayed(past), Group(current.x[:share], current.y[:share]))
+        order = torch.randperm(len(balanced.y), generator=rng).to(balanced.y.device)
+        balanced = Group(balanced.x[order], balanced.y[order])
+        return GSADraw(
+            batch, _mirrored(current, rng), _mirrored(balanced, rng), slots, progress.step < WARM_UP
+        )
+
+    def loss(self, peer: Peer, draw: GSADraw) -> Outcome:
+        """Twice the balanced loss, and the cross-entropy within the task."""
+        slots, y = draw.slots, draw.balanced.y
+        inside = peer.logits(draw.current.x)[:, slots]
+        within_task = F.cross_entropy(inside, draw.current.y - slots.start)
+        answer = Answer(draw.balanced.x, peer.logits(draw.balanced.x))
+        so_far = answer.logits[:, : slots.stop]
+        self.count(peer, so_far.detach().softmax(dim=1), y)
+        totals = [peer.kept[name][: slots.stop] for name in ("count", "own", "others")]
+        weights = torch.ones_like(totals[0]) if draw.warm else balance_weights(*totals)
+        loss = 2 * balanced_cross_entropy(so_far, y, weights) + within_task
+        return Outcome(loss, [answer])
+
+    def count(self, peer: Peer, probability: Tensor, labels: Tensor) -> None:
+        """Add a batch to the totals. probability: (B, K) over the classes so far; labels: (B,)."""
+        member = F.one_hot(labels, probability.shape[1]).to(probability.dtype)
+        so_far = slice(probability.shape[1])
+        peer.kept["count"][so_far] += member.sum(dim=0)
+        peer.kept["own"][so_far] += (probability * member).sum(dim=0)
+        peer.kept["others"][so_far] += (probability * (1 - member)).sum(dim=0)
+
+    def groups(self, draw: GSADraw, memory: Reservoir, rng: torch.Generator) -> list[Group]:
+        """A fresh draw of the memory and the stream."""
+        if not len(memory):
+            return [draw.stream]
+        return [joined(replayed(memory.draw(self.replay_batch, rng)), draw.stream)]
+
+
+def _mirrored(group: Group, rng: torch.Generator) -> Group:
+    """Augmented, with a mirror image of each: twice as many."""
+    return Group(mirrored(group.x, rng), group.y.repeat(2))

@@ -1,0 +1,123 @@
+"""OnPro: online prototypes that stand apart, and feedback from those that do not."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from peerlearn.augment import onpro as transformed
+from peerlearn.losses import class_means, nt_xent, nt_xent_new, prototype_contrast, unit
+from peerlearn.memory import Reservoir
+from peerlearn.methods.base import (
+    Answer,
+    Group,
+    Method,
+    Outcome,
+    Progress,
+    classification_loss,
+    joined,
+    replayed,
+)
+from peerlearn.methods.feedback import FeedbackRates, prototype_feedback
+from peerlearn.methods.rotations import Embedding, Pairs, embed, peer_similarity, rotated_pairs
+from peerlearn.peer import Peer
+from peerlearn.stream import StreamInfo
+
+PER_CLASS = 7  # memory images per class met, while those are fewer than the replay batch
+
+
+class OnProDraw(NamedTuple):
+    """Stream and, after the first task, memory images, each with its rotated pairs."""
+
+    stream: Group
+    stream_pairs: Pairs
+    mixed: Group | None  # what the cross-entropy trains on after the first task
+    mixed_pairs: Pairs | None
+    plain: Group | None  # the memory images before any mixing
+    memory: Reservoir  # in the first task every peer draws for itself
+
+
+class OnPro(Method[OnProDraw]):
+    """Contrast of rotated images and of class prototypes, cross-entropy on adaptive feedback.
+
+    The first task replays nothing but its prototypes. Afterwards the cross-entropy is on memory
+    images, more of them where the prototypes of two classes have come close.
+    """
+
+    name = "onpro"
+    needs_boundaries = True
+
+    def __init__(self, stream: StreamInfo, *, replay_batch: int = 64) -> None:
+        super().__init__(stream, replay_batch=replay_batch)
+        few = stream.num_classes <= 10
+        self.similarity_weight = 0.5 if few else 1.0
+        self.rates = FeedbackRates(0.75, 0.6) if few else FeedbackRates(0.9, 0.2)
+
+    def equip(self, peer: Peer) -> None:
+        """A projection."""
+        peer.brain.add_projection()
+
+    def draw(
+        self, batch: Group, memory: Reservoir, progress: Progress, rng: torch.Generator
+    ) -> OnProDraw:
+        """Rotated pairs of the stream and, after the first task, of the feedback."""
+        pairs = self._pairs(batch, rng)
+        if progress.task == 0 or not len(memory):
+            return OnProDraw(batch, pairs, None, None, None, memory)
+        count = min(self.replay_batch, PER_CLASS * int(progress.seen.sum()))
+        plain = mixed = replayed(memory.draw(count, rng))
+        if progress.step > 0 and "prototypes" in progress.notes:
+            prototypes = progress.notes["prototypes"]
+            mixed = prototype_feedback(plain, memory, prototypes, self.rates, rng)
+        return OnProDraw(batch, pairs, mixed, self._pairs(mixed, rng), plain, memory)
+
+    def _pairs(self, group: Group, rng: torch.Generator) -> Pairs:
+        labels = group.y
+        if group.mix is not None:  # a mixed image is its own pseudo class, between the two
+            labels = torch.lerp(group.y.float(), group.mix.others.float(), group.mix.share)
+        return rotated_pairs(group.x, labels, transformed, rng, stride=self.stream.num_classes)
+
+    def loss(self, peer: Peer, draw: OnProDraw) -> Outcome:
+        """Cross-entropy, contrast of rotations, contrast of prototypes of stream and memory."""
+        weight = 1.0 if draw.mixed is None else self.similarity_weight
+        group = draw.mixed or draw.stream
+        pairs = [p for p in (draw.stream_pairs, draw.mixed_pairs) if p is not None]
+        rows = embed(peer, pairs)
+        x = transformed(group.x, peer.rng)
+        answer = Answer(x, peer.logits(x))
+        loss = classification_loss(answer.logits, group)
+        loss = loss + nt_xent_new(peer_similarity(peer, rows[0], weight), pairs[0].labels)
+        if len(rows) > 1:
+            loss = loss + nt_xent(peer_similarity(peer, rows[1], weight), pairs[1].labels)
+        loss = loss + self._of_stream(rows[0], draw.stream.y)
+        plain = draw.plain
+        if plain is None and len(draw.memory):
+            plain = replayed(draw.memory.draw(self.replay_batch, peer.rng))
+        if plain is None:
+            return Outcome(loss, [answer])
+        views = torch.cat([plain.x, transformed(plain.x, peer.rng)])
+        z = unit(peer.brain.project(peer.brain.features(views)))
+        count = len(plain.y)
+        contrast, prototypes = self._equilibrium(z[:count], z[count:], plain.y)
+        return Outcome(loss + contrast, [answer], notes={"prototypes": prototypes})
+
+    def _of_stream(self, rows: Embedding, labels: Tensor) -> Tensor:
+        """Prototype contrast of the unrotated stream images and their augmented versions."""
+        half, count = len(rows.z) // 2, len(labels)
+        return self._equilibrium(rows.z[:count], rows.z[half : half + count], labels)[0]
+
+    def _equilibrium(self, z: Tensor, other: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Prototype contrast of two views, (B, P) each, and the mean prototypes, (C, P)."""
+        means = [class_means(view, labels, self.stream.num_classes) for view in (z, other)]
+        present = labels.unique()
+        contrast = prototype_contrast(means[0][present], means[1][present])
+        return contrast, torch.stack(means).mean(dim=0).detach()
+
+    def groups(
+        self,
+        draw: OnProDraw,
+        memory: Reservoir,  # noqa: ARG002
+        rng: torch.Generator,  # noqa: ARG002
+    ) -> list[Group]:
+        """Stream and feedback; mixed images keep both of their labels."""
+        return [draw.stream if draw.mixed is None else joined(draw.stream, draw.mixed)]

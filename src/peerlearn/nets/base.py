@@ -1,0 +1,55 @@
+"""What a network must offer, a way to give any encoder that, and a small one for tests."""
+
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A module that shows its features. Anything with these three will do."""
+
+    feature_dim: int
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> (B, feature_dim)."""
+        ...
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> (B, C) logits."""
+        ...
+
+
+class WithHead(nn.Module):
+    """Any encoder of your own, (B, 3, H, W) -> (B, D), with a linear classifier on top."""
+
+    def __init__(self, encoder: nn.Module, feature_dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.feature_dim = feature_dim
+        self.head = nn.Linear(feature_dim, num_classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D)."""
+        features: Tensor = self.encoder(x)
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, C) logits."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+def small_net(num_classes: int, width: int = 16) -> WithHead:
+    """Two convolutions and a classifier: learns toy images in seconds, for tests and examples."""
+    encoder = nn.Sequential(
+        nn.Conv2d(3, width, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(width, 2 * width, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(2 * width),
+        nn.ReLU(inplace=True),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+    return WithHead(encoder, 2 * width, num_classes)

@@ -1,0 +1,202 @@
+import io
+import os
+import pickle
+import struct
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from peerlearn.data.cifar import cifar10, cifar100
+from peerlearn.errors import UserError
+
+Writer = Callable[[Any], bytes]
+NAMES = ["cat", "dog"]
+
+
+class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined, misc]
+    """Writes as Python 2 did: every text a byte string, every truth value a number."""
+
+    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]  # noqa: RUF012
+
+    def save_text(self, text: str | bytes) -> None:
+        data = text.encode("latin1") if isinstance(text, str) else text
+        self.write(b"T" + struct.pack("<i", len(data)) + data)
+
+    def save_truth(self, value: bool) -> None:
+        self.save(int(value))
+
+    dispatch[str] = dispatch[bytes] = save_text
+    dispatch[bool] = save_truth
+
+
+def as_the_official_files(content: Any) -> bytes:
+    file = io.BytesIO()
+    Python2Pickler(file, protocol=2).dump(content)
+    return file.getvalue().replace(b"numpy._core", b"numpy.core")
+
+
+def with_bytes_keys(content: dict[str, Any]) -> bytes:
+    return pickle.dumps({key.encode(): value for key, value in content.items()}, protocol=2)
+
+
+def with_str_keys(content: Any) -> bytes:
+    return pickle.dumps(content, protocol=4)
+
+
+def pixels(n: int, first: int = 0) -> np.ndarray:
+    return np.arange(first, first + n * 3072).reshape(n, 3072).astype(np.uint8)
+
+
+def write_cifar10(parent: Path, write: Writer = with_str_keys) -> Path:
+    folder = parent / "cifar-10-batches-py"
+    folder.mkdir()
+    for i in range(5):
+        content = {"data": pixels(2, first=i), "labels": [i % 2, 1]}
+        (folder / f"data_batch_{i + 1}").write_bytes(write(content))
+    (folder / "test_batch").write_bytes(write({"data": pixels(1), "labels": [1]}))
+    (folder / "batches.meta").write_bytes(write({"label_names": NAMES}))
+    return folder
+
+
+def write_cifar100(parent: Path, write: Writer = with_str_keys) -> Path:
+    folder = parent / "cifar-100-python"
+    folder.mkdir()
+    for split in ("train", "test"):
+        content = {"data": pixels(3), "fine_labels": [0, 1, 0], "coarse_labels": [9, 9, 9]}
+        (folder / split).write_bytes(write(content))
+    (folder / "meta").write_bytes(write({"fine_label_names": NAMES, "coarse_label_names": ["x"]}))
+    return folder
+
+
+@pytest.mark.parametrize("write", [as_the_official_files, with_bytes_keys, with_str_keys])
+def test_files_of_every_writer_hold_the_same_images(tmp_path: Path, write: Writer) -> None:
+    write_cifar10(tmp_path, write)
+    with warnings.catch_warnings(action="error"):
+        train, test, name = cifar10(tmp_path)
+    assert (name, len(train), len(test), train.class_names) == ("cifar10", 10, 1, ("cat", "dog"))
+    assert train.y.tolist() == [0, 1, 1, 1, 0, 1, 1, 1, 0, 1]
+    expected = np.concatenate([pixels(2, first=i) for i in range(5)]).reshape(-1, 3, 32, 32)
+    assert (train.x.numpy() == expected).all()
+
+
+@pytest.mark.parametrize("write", [as_the_official_files, with_bytes_keys, with_str_keys])
+def test_cifar100_has_its_fine_labels(tmp_path: Path, write: Writer) -> None:
+    write_cifar100(tmp_path, write)
+    train, test, name = cifar100(tmp_path)
+    assert (name, train.class_names) == ("cifar100", ("cat", "dog"))
+    assert train.y.tolist() == test.y.tolist() == [0, 1, 0]
+
+
+def test_the_folder_itself_will_do(tmp_path: Path) -> None:
+    assert len(cifar10(write_cifar10(tmp_path)).train) == 10
+    assert len(cifar100(str(write_cifar100(tmp_path))).train) == 3
+
+
+class Harmful:
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {self.trace}",)
+
+
+def test_a_doctored_file_is_refused_and_not_executed(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    folder = write_cifar10(tmp_path)
+    doctored = folder / "data_batch_3"
+    doctored.write_bytes(pickle.dumps({"data": Harmful(trace), "labels": [0]}))
+    with pytest.raises(UserError, match=r"data_batch_3: asks to load '(posix|nt)\.system'"):
+        cifar10(folder)
+    assert not trace.exists()
+    pickle.loads(doctored.read_bytes())  # the same file would have done its harm
+    assert trace.exists()
+
+
+@pytest.mark.parametrize("name", ["builtins.eval", "numpy.load", "numpy.core.multiarray.scalar"])
+def test_no_other_global_is_admitted(tmp_path: Path, name: str) -> None:
+    folder = write_cifar10(tmp_path)
+    module, _, attribute = name.rpartition(".")
+    (folder / "test_batch").write_bytes(f"c{module}\n{attribute}\n.".encode())
+    with pytest.raises(UserError, match=f"asks to load '{name}'"):
+        cifar10(folder)
+
+
+def test_encode_is_admitted_for_plain_bytes_only(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path)
+    (folder / "test_batch").write_bytes(b"c_codecs\nencode\n(Va\nVrot13\ntR.")
+    with pytest.raises(UserError, match=r"asks to load _codecs\.encode for 'rot13'"):
+        cifar10(folder)
+
+
+def test_a_truncated_file_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path)
+    whole = (folder / "data_batch_2").read_bytes()
+    for length in (0, 1, 50, len(whole) // 2, len(whole) - 1):
+        (folder / "data_batch_2").write_bytes(whole[:length])
+        with pytest.raises(
+            UserError, match=r"data_batch_2: cannot be read .*unpack https"
+        ) as error:
+            cifar10(folder)
+        assert "\n" not in str(error.value)
+
+
+def test_a_page_in_place_of_a_file_is_an_error(tmp_path: Path) -> None:
+    folder = write_cifar100(tmp_path)
+    (folder / "train").write_text("<html>Not found</html>")
+    with pytest.raises(UserError, match=r"train: cannot be read \(UnpicklingError\)"):
+        cifar100(folder)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path)
+    for name in ("test_batch", "batches.meta"):
+        (folder / name).unlink()
+        with pytest.raises(UserError, match=f"{name}: the file is missing; unpack"):
+            cifar10(tmp_path)
+
+
+@pytest.mark.parametrize("load", [cifar10, cifar100])
+def test_a_missing_folder_is_an_error_that_says_where_to_get_the_data(
+    tmp_path: Path, load: Callable[[Path], object]
+) -> None:
+    for place in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(UserError, match=r"no cifar-.* here; .*https://.*\.tar\.gz there"):
+            load(place)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"labels": [0]}, "data is not an array"),
+        ({"data": pixels(1)[:, :-1], "labels": [0]}, "data is not an array"),
+        ({"data": pixels(1).astype(float), "labels": [0]}, "data is not an array"),
+        ({"data": pixels(1)}, "labels are not 1 whole numbers from 0 to 1"),
+        ({"data": pixels(2), "labels": [0]}, "labels are not 2 whole numbers"),
+        ({"data": pixels(1), "labels": [2]}, "labels are not 1 whole numbers from 0 to 1"),
+        ({"data": pixels(1), "labels": ["cat"]}, "labels are not 1 whole numbers"),
+        ([pixels(1)], "holds no dictionary"),
+    ],
+)
+def test_a_file_of_the_wrong_shape_is_an_error(tmp_path: Path, content: Any, message: str) -> None:
+    folder = write_cifar10(tmp_path)
+    (folder / "test_batch").write_bytes(with_str_keys(content))
+    with pytest.raises(UserError, match=f"test_batch: {message}.*; unpack https"):
+        cifar10(folder)
+
+
+def test_labels_may_be_an_array(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path)
+    content = {"data": pixels(2), "labels": np.array([1, 0])}
+    (folder / "test_batch").write_bytes(with_str_keys(content))
+    assert cifar10(folder).test.y.tolist() == [1, 0]
+
+
+def test_class_names_must_be_names(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path)
+    (folder / "batches.meta").write_bytes(with_str_keys({"label_names": 10}))
+    with pytest.raises(UserError, match=r"batches\.meta: label_names is not a list of names"):
+        cifar10(folder)
