@@ -53,7 +53,9 @@ def jobs() -> list[Job]:
 def run(job: Job, data: Dataset) -> dict[str, Any]:
     """Train once over the stream; evaluate after each task."""
     part = Dataset(
-        data.train.first_per_class(job.per_class), data.test.first_per_class(TEST_PER_CLASS), "slice"
+        data.train.first_per_class(job.per_class),
+        data.test.first_per_class(TEST_PER_CLASS),
+        "slice",
     )
     stream = ClassStream(part, num_tasks=TASKS, batch_size=10, seed=job.seed)
     net = partial(ResNet18, 10, width=WIDTH)
@@ -93,7 +95,9 @@ def run_all(data: Dataset, out: Path) -> None:
 
 def table(out: Path) -> str:
     """Markdown: a row per method, means over its seeds, the gain by CCL-DC below."""
-    results = [json.loads((out / job.file).read_text()) for job in jobs() if (out / job.file).exists()]
+    results = [
+        json.loads((out / job.file).read_text()) for job in jobs() if (out / job.file).exists()
+    ]
     names = list(dict.fromkeys(job.method for job in sorted(jobs(), key=lambda j: j.method)))
     head = ["method", "images per class", "seeds", "AA", "LA", "RF", "FM", "forward", "seconds"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -121,7 +125,9 @@ def table(out: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("what", choices=["run", "table"])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("runs/core"))

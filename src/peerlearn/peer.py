@@ -26,9 +26,12 @@ def generator(seed: int, purpose: str) -> torch.Generator:
 @contextmanager
 def private_randomness(rng: torch.Generator, device: torch.device) -> Iterator[None]:
     """Code that only knows the global generators (initialisation, dropout) draws from `rng`."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int(torch.randint(2**62, (), generator=rng)))
+    seed = int(torch.randint(2**62, (), generator=rng))
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every device
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         yield
 
 

@@ -10,9 +10,9 @@ def keep_freed_memory() -> bool:
     """Let the C library keep freed memory for the next step instead of handing it back.
 
     Every step frees and allocates the same activations. Handed back to the system, each of their
-    pages is zeroed and mapped anew in every step, which for the large batches of OCM and OnPro takes
-    longer than the arithmetic. Acts on the whole process; returns whether it could be done (glibc
-    only).
+    pages is zeroed and mapped anew in every step, which for the large batches of OCM and OnPro
+    takes longer than the arithmetic. Acts on the whole process; returns whether it could be done
+    (glibc only).
     """
     if not sys.platform.startswith("linux"):
         return False

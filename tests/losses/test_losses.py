@@ -96,7 +96,9 @@ class TestMixup:
 
     def test_it_equals_the_loss_against_soft_labels(self) -> None:
         share = torch.tensor([0.1, 0.3, 0.5, 0.9])
-        soft = F.one_hot(self.y, 5) * (1 - share)[:, None] + F.one_hot(self.others, 5) * share[:, None]
+        soft = (
+            F.one_hot(self.y, 5) * (1 - share)[:, None] + F.one_hot(self.others, 5) * share[:, None]
+        )
         mixed = mixup_cross_entropy(self.logits, self.y, self.others, share)
         torch.testing.assert_close(mixed, F.cross_entropy(self.logits, soft))
 

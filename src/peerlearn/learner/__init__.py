@@ -2,11 +2,11 @@
 
 from peerlearn.learner.collaboration import OWN, Collaboration, Edge, discuss
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.learner.presets import COLLABORATIONS, build_learner, collaboration
+from peerlearn.learner.presets import PRESETS, build_learner, collaboration
 
 __all__ = [
-    "COLLABORATIONS",
     "OWN",
+    "PRESETS",
     "Collaboration",
     "Edge",
     "OnlineLearner",

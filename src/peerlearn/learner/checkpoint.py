@@ -28,24 +28,25 @@ if TYPE_CHECKING:
 
 FORMAT = "peerlearn-checkpoint"
 SCHEMA = 1
+_KEYS = ("schema", "tensors", "sha256", "settings", "task", "step", "batches", "image_shape")
+_KEYS += ("memory_seen", "counts", "scalers")
 _TENSOR_FILES = ("tensors-0.safetensors", "tensors-1.safetensors")
 
 
 def save(learner: "OnlineLearner", folder: Path) -> None:
     """Write a checkpoint of the learner into a folder, in place of the one that is there."""
-    target = _TENSOR_FILES[0]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if (folder / "state.json").exists():
-            target = next(name for name in _TENSOR_FILES if name != _read_state(folder)["tensors"])
-        tensors = {name: t.contiguous() for name, t in _tensors(learner).items()}
-        save_file(tensors, folder / target)
-        _flush(folder / target)
+        spare, used = _TENSOR_FILES
+        if (folder / "state.json").exists() and _read_state(folder)["tensors"] == spare:
+            spare, used = used, spare
+        save_file(_separate(_tensors(learner)), folder / spare)
+        _flush(folder / spare)
         state = {
             "format": FORMAT,
             "schema": SCHEMA,
-            "tensors": target,
-            "sha256": _digest(folder / target),
+            "tensors": spare,
+            "sha256": _digest(folder / spare),
             "settings": settings(learner),
             **_numbers(learner),
         }
@@ -54,15 +55,24 @@ def save(learner: "OnlineLearner", folder: Path) -> None:
         _flush(draft)
         os.replace(draft, folder / "state.json")
         _flush(folder)
+        (folder / used).unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
-        (folder / target).unlink(missing_ok=True)
+        # What was begun stays as it is: no state.json names it, and the next save overwrites it.
         raise UserError(
-            f"checkpoint {folder}: cannot be written ({error}); the one before it is untouched. "
-            "Free some space, or save to another folder"
+            f"checkpoint {folder}: cannot be written ({error}); the last one that was is still "
+            "valid. Free some space, or save to another folder"
         ) from error
-    for name in _TENSOR_FILES:
-        if name != target:
-            (folder / name).unlink(missing_ok=True)
+
+
+def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors of which no two share memory (tied weights do), as the format wants."""
+    seen: set[int] = set()
+    separate = {}
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().contiguous()
+        separate[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
+        seen.add(tensor.data_ptr())
+    return separate
 
 
 def load(learner: "OnlineLearner", folder: Path) -> None:
@@ -162,11 +172,14 @@ def _read_state(folder: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise UserError(f"checkpoint {folder}: not written by Peerlearn; name a folder of save()")
-    if state["schema"] != SCHEMA:
+    if state.get("schema") != SCHEMA:
         raise UserError(
-            f"checkpoint {folder}: has schema {state['schema']}, this version reads {SCHEMA}; "
+            f"checkpoint {folder}: has schema {state.get('schema')}, this version reads {SCHEMA}; "
             "load it with the version that wrote it"
         )
+    missing = [key for key in _KEYS if key not in state]
+    if missing:
+        raise UserError(f"checkpoint {folder}: state.json has no {missing[0]!r}; take another copy")
     if state["tensors"] not in _TENSOR_FILES:
         raise UserError(f"checkpoint {folder}: state.json names a strange file of tensors")
     return state
@@ -193,6 +206,14 @@ def _compare_tensors(folder: Path, learner: "OnlineLearner", found: dict[str, Te
                 f"checkpoint {folder}: {name} should be {ours.dtype} {tuple(ours.shape)} and is "
                 f"{what}; build the learner with the network of the checkpoint"
             )
+    known = _fixed(learner).keys()
+    free = ("memory.", "notes.", *(f"peer{i}.optim." for i in range(len(learner.peers))))
+    strangers = [name for name in found if name not in known and not name.startswith(free)]
+    if strangers:
+        raise UserError(
+            f"checkpoint {folder}: holds {strangers[0]}, which this learner does not have; "
+            "build the learner with the network of the checkpoint"
+        )
 
 
 def _apply(learner: "OnlineLearner", state: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -227,8 +227,8 @@ class OnlineLearner:
         labels = self.memory["y"]
         means = class_means(self.features(self.memory["x"]), labels, self.method.stream.num_classes)
         held = labels.unique()
-        nearest: Tensor = torch.cdist(self.features(x), means[held]).argmin(dim=1)
-        return held[nearest]
+        distances: Tensor = torch.cdist(self.features(x), means[held])
+        return held[distances.argmin(dim=1)]
 
     @torch.no_grad()
     def _ask(self, x: Images, brains: list[Brain], *, features: bool) -> Tensor:

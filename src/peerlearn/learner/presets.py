@@ -1,6 +1,6 @@
 """The published combinations by name: `er+ccldc`, `gsa+sdc`, ..."""
 
-import difflib
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -8,10 +8,12 @@ from typing import Any, Literal, NamedTuple
 from torch import nn
 
 from peerlearn.augment import ViewChain, partial_shared
-from peerlearn.errors import UserError
+from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner.collaboration import (
     OWN,
     Collaboration,
+    Edge,
+    Teacher,
     easy_to_hard,
     hard_to_easy,
     level,
@@ -42,43 +44,49 @@ WEIGHTS = {
 UNPUBLISHED = Weights(0.5, 1, 4)  # for a method of your own, to begin with
 
 
-def _ccldc(n: int) -> Collaboration:
-    return Collaboration(peers=2, edges=level(0) + hard_to_easy(n))
+class Preset(NamedTuple):
+    """A way to collaborate; its weights are the method's unless it has its own."""
+
+    about: str
+    edges: Callable[[int], tuple[Edge, ...]]  # for a chain of so many stages
+    peers: int = 2
+    teacher: Teacher = "peer"
+    stages: int | None = None  # None: those of the chain
+    weights: Weights | None = None
 
 
-def _ccldc_easy_to_hard(n: int) -> Collaboration:
-    return Collaboration(peers=2, edges=level(0) + easy_to_hard(n))
-
-
-def _ccldc_same_difficulty(n: int) -> Collaboration:
-    return Collaboration(peers=2, edges=level(*range(n + 1)))
-
-
-def _sdc(n: int) -> Collaboration:
-    return Collaboration(edges=hard_to_easy(n), teacher="self")
-
-
-def _sdc_easy_to_hard(n: int) -> Collaboration:
-    return Collaboration(edges=easy_to_hard(n), teacher="self")
-
-
-def _multiview(n: int) -> Collaboration:  # noqa: ARG001
-    return Collaboration()
-
-
-# One line each: what `peerlearn list` shows, and the edges for a chain of n stages.
-COLLABORATIONS: dict[str, tuple[str, Callable[[int], Collaboration]]] = {
-    "ccldc": ("two peers, the teacher has the harder view (CCL-DC)", _ccldc),
-    "ccldc-easy-to-hard": ("two peers, the teacher has the easier view", _ccldc_easy_to_hard),
-    "ccldc-same-difficulty": ("two peers, both have the same view", _ccldc_same_difficulty),
-    "ccl": ("two peers, lessons on the images themselves only", _ccldc),
-    "sdc": ("one network that teaches itself, from its harder view", _sdc),
-    "sdc-easy-to-hard": (
-        "one network that teaches itself, from its easier view",
-        _sdc_easy_to_hard,
+PRESETS = {
+    "ccldc": Preset(
+        "two peers, the teacher has the harder view (CCL-DC)",
+        lambda n: level(0) + hard_to_easy(n),
     ),
-    "multiview": ("one network, labels on every view, no lessons", _multiview),
-    "untrained": ("one network and a teacher that never learns", _multiview),
+    "ccldc-easy-to-hard": Preset(
+        "two peers, the teacher has the easier view", lambda n: level(0) + easy_to_hard(n)
+    ),
+    "ccldc-same-difficulty": Preset(
+        "two peers, both have the same view", lambda n: level(*range(n + 1))
+    ),
+    "ccl": Preset("two peers, the images themselves only", lambda _: level(0), stages=0),
+    "sdc": Preset(
+        "one network that teaches itself, from its harder view",
+        hard_to_easy,
+        peers=1,
+        teacher="self",
+    ),
+    "sdc-easy-to-hard": Preset(
+        "one network that teaches itself, from its easier view",
+        easy_to_hard,
+        peers=1,
+        teacher="self",
+    ),
+    "multiview": Preset("one network, labels on every view, no lessons", lambda _: (), peers=1),
+    "untrained": Preset(  # its weight and temperature are not published
+        "one network and a teacher that never learns",
+        lambda _: level(OWN),
+        peers=1,
+        teacher="frozen",
+        weights=Weights(0, 1, 4),
+    ),
 }
 
 
@@ -86,29 +94,29 @@ def collaboration(
     preset: str, method: str, *, chain: ViewChain | None = None, profile: Profile = "paper"
 ) -> Collaboration:
     """The collaboration of a name such as "ccldc" with the published weights of a method."""
+    if preset not in PRESETS:
+        raise UserError(did_you_mean(f"there is no collaboration {preset!r}", preset, PRESETS))
+    chosen = PRESETS[preset]
     chain = chain or ViewChain()
-    if preset not in COLLABORATIONS:
-        raise UserError(_unknown("collaboration", preset, COLLABORATIONS))
-    if preset == "untrained":  # its weight and temperature are not published
-        return Collaboration(edges=level(OWN), teacher="frozen", lesson_weight=1, chain=chain)
-    if preset == "ccl":
-        chain = replace(chain, stages=0)
-    made = COLLABORATIONS[preset][1](chain.stages)
-    weights = WEIGHTS.get(method, UNPUBLISHED)
-    made = replace(
-        made,
-        chain=chain,
+    if chosen.stages is not None:
+        chain = replace(chain, stages=chosen.stages)
+    weights = chosen.weights or WEIGHTS.get(method, UNPUBLISHED)
+    made = Collaboration(
+        peers=chosen.peers,
+        edges=chosen.edges(chain.stages),
+        teacher=chosen.teacher,
         label_weight=weights.label,
         lesson_weight=weights.lesson,
         temperature=weights.temperature,
+        chain=chain,
     )
-    if profile == "authors":
-        made = _as_in_the_authors_code(made, method)
-    return made
+    return _as_in_the_authors_code(made, method) if profile == "authors" else made
 
 
 def _as_in_the_authors_code(c: Collaboration, method: str) -> Collaboration:
-    """The lesson on equal views looks at the hardest one, and ER's own loss has lambda1 too."""
+    """Two peers' lesson on equal views is on the hardest one; ER's own loss has lambda1 too."""
+    if c.peers < 2:
+        return c
     last = c.chain.stages
     edges = tuple(level(last)[0] if edge == (0, 0) else edge for edge in c.edges)
     return replace(c, edges=edges, base_weight=c.label_weight if method == "er" else 1.0)
@@ -141,7 +149,7 @@ def build_learner(
     """
     base, _, preset = name.partition("+")
     if base not in METHODS:
-        raise UserError(_unknown("method", base, METHODS))
+        raise UserError(did_you_mean(f"there is no method {base!r}", base, METHODS))
     if profile not in ("paper", "authors"):
         raise UserError(f"profile must be paper or authors, got {profile!r}")
     options: dict[str, Any] = {}
@@ -149,12 +157,12 @@ def build_learner(
         options["augment"] = partial_shared
     if profile == "authors" and base == "er_ace":
         options["unseen"] = "first_batch_ids"
+    known = inspect.signature(METHODS[base]).parameters
+    for key in method or {}:
+        if key not in known:
+            raise UserError(did_you_mean(f"{base} has no setting {key!r}", key, [*known][1:]))
     made = METHODS[base](stream, **(options | (method or {})))
-    c = collaboration(preset, base, chain=chain, profile=profile) if preset else Collaboration()
+    c = Collaboration()
+    if "+" in name:
+        c = collaboration(preset, base, chain=chain, profile=profile)
     return OnlineLearner(made, net, c, memory=memory, seed=seed, **settings)
-
-
-def _unknown(what: str, name: str, known: dict[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-    return f"there is no {what} {name!r}; {hint}"

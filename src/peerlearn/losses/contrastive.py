@@ -13,7 +13,8 @@ EPS = 1e-8
 
 def unit(x: Tensor) -> Tensor:
     """Rows scaled to length one. x: (R, D)."""
-    return x / (torch.linalg.vector_norm(x, dim=1, keepdim=True) + EPS)
+    length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return x / (length + EPS)
 
 
 def similarity(z: Tensor, v: Tensor, *, offset: int, weight: float) -> Tensor:

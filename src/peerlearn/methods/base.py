@@ -79,17 +79,17 @@ class Progress:
         return self.seen & (self.first_met < self.task)
 
     def meeting(self, labels: Tensor) -> "Progress":
-        """This progress once a batch with these labels, (B,), has come in."""
+        """Where it stands once a batch with these labels, (B,), has come in."""
         first_met = self.first_met.clone()
         first_met[labels] = torch.where(self.seen[labels], first_met[labels], self.task)
         return replace(self, first_met=first_met)
 
     def after_batch(self, notes: Mapping[str, Tensor]) -> "Progress":
-        """This progress once the present batch is done."""
+        """Where it stands once the present batch is done."""
         return replace(self, step=self.step + 1, batches=self.batches + 1, notes=dict(notes))
 
     def after_task(self) -> "Progress":
-        """This progress at the start of the next task."""
+        """Where it stands at the start of the next task."""
         return replace(self, task=self.task + 1, step=0)
 
 

@@ -1,4 +1,4 @@
-"""Adaptive prototypical feedback (OnPro): replay more of the classes that are hard to tell apart."""
+"""Adaptive prototypical feedback (OnPro): replay more of the classes that lie close."""
 
 from typing import NamedTuple
 

@@ -1,0 +1,186 @@
+"""Data sets from their official places: resumed, verified, and installed whole or not at all."""
+
+import gzip
+import hashlib
+import http.client
+import shutil
+import ssl
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from peerlearn.data.cache import Progress, locked
+from peerlearn.data.folders import TINY
+from peerlearn.data.sources import known, target
+from peerlearn.errors import UserError
+
+CHUNK = 1 << 20  # bytes
+PATIENCE = 30  # seconds without an answer
+_NETWORK = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ssl.SSLError,
+    ConnectionError,
+    TimeoutError,
+)
+_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
+
+
+class Archive(NamedTuple):
+    """What is published, and the folder it unpacks to."""
+
+    url: str
+    md5: str  # as published; guards against damage
+    folder: str
+
+    @property
+    def file(self) -> str:
+        """Return the name of the archive's file."""
+        return self.url.rpartition("/")[2]
+
+
+ARCHIVES: dict[str, Archive] = {
+    "cifar10": Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        "c58f30108f718f92721af3b95e74349a",
+        "cifar-10-batches-py",
+    ),
+    "cifar100": Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        "eb9058c3a382ffc7106e4002c42a8d85",
+        "cifar-100-python",
+    ),
+    "tiny": Archive(
+        "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+        "90528d7ca1a48142e341f4ef8d21d0de",
+        TINY,
+    ),
+}
+
+
+def get(
+    name: str, root: str | PathLike[str] | None = None, progress: Progress | None = None
+) -> Path:
+    """Download a data set, unless it is there, and return its folder.
+
+    It goes to `root`, else $PEERLEARN_DATA, else the cache folder. A download that broke off goes
+    on where it stopped. An archive that already lies in `root` is used, and kept.
+    `progress(done, all)` is called with bytes; `all` is 0 while the server does not say.
+    """
+    source, place = known(name), target(root)
+    if name not in ARCHIVES:
+        raise UserError(f"{name}: {source.by_hand.format(root=place)}")
+    archive = ARCHIVES[name]
+    folder, file = place / archive.folder, place / archive.file
+    with _cannot_write(place):
+        place.mkdir(parents=True, exist_ok=True)
+        with locked(place / f"{archive.file}.lock"):
+            if folder.is_dir():
+                return folder
+            if file.is_file():
+                _verify(file, archive.md5, f"delete it and run: peerlearn data get {name}")
+                _install(file, folder)
+                return folder
+            part = place / f"{archive.file}.part"
+            _download(archive.url, part, file, progress)
+            try:
+                _verify(part, archive.md5, "it was removed; run the same command again")
+                _install(part, folder)
+            finally:
+                part.unlink(missing_ok=True)
+            return folder
+
+
+def _download(url: str, part: Path, file: Path, progress: Progress | None) -> None:
+    """Fetch `url` into `part`, going on where an earlier attempt stopped."""
+    done = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    by_hand = f"check the network and run the same command again, or fetch it by hand to {file}"
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            if not str(answer.headers.get("Content-Range", "")).startswith(f"bytes {done}-"):
+                done = 0  # the server sends all of it
+            length = int(answer.headers.get("Content-Length") or 0)
+            total = done + length if length else 0
+            with part.open("r+b" if done else "wb") as out:
+                out.seek(done)
+                while chunk := answer.read(CHUNK):
+                    out.write(chunk)
+                    done += len(chunk)
+                    if progress:
+                        progress(done, total)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and done:  # nothing is left to send: the checksum decides
+            return
+        raise UserError(f"{url}: the server answered {error.code}; {by_hand}") from error
+    except _NETWORK as error:
+        why = str(getattr(error, "reason", error)) or type(error).__name__
+        raise UserError(f"{url}: cannot be fetched ({why}); {by_hand}") from error
+    if done < total:
+        raise UserError(f"{url}: broke off after {done} of {total} bytes; {by_hand}")
+
+
+def _verify(file: Path, md5: str, remedy: str) -> None:
+    digest = hashlib.md5(usedforsecurity=False)
+    with file.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != md5:
+        raise UserError(
+            f"{file}: damaged or not the published file (MD5 {digest.hexdigest()}, not {md5}); "
+            f"{remedy}"
+        )
+
+
+def _install(file: Path, folder: Path) -> None:
+    """Unpack beside `folder` and rename, so that the folder is whole or not there."""
+    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _unpack(file, beside)
+        if not (beside / folder.name).is_dir():
+            raise UserError(f"{file}: holds no {folder.name}; delete it and get it again")
+        (beside / folder.name).replace(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _unpack(file: Path, into: Path) -> None:
+    try:
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as packed:
+                for name in packed.namelist():
+                    if not _stays_inside(name):
+                        raise UserError(f"{file}: {name!r} would leave the folder; delete the file")
+                packed.extractall(into)
+        else:
+            with tarfile.open(file) as tar:
+                tar.extractall(into, filter="data")
+    except tarfile.FilterError as error:
+        raise UserError(f"{file}: {error}; delete the file") from error
+    except _DAMAGE as error:
+        kind = type(error).__name__
+        raise UserError(f"{file}: truncated or damaged ({kind}); get it again") from error
+
+
+def _stays_inside(name: str) -> bool:
+    path = PurePosixPath(name.replace("\\", "/"))
+    return not path.is_absolute() and not any(part == ".." or ":" in part for part in path.parts)
+
+
+@contextmanager
+def _cannot_write(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or place}: {error.strerror or error}; "
+            "mend that or choose another folder with root or PEERLEARN_DATA"
+        ) from error

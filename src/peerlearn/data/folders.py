@@ -1,0 +1,163 @@
+"""Image sets from folders: Tiny-ImageNet, ImageNet-100 and your own."""
+
+import os
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+import torch
+
+from peerlearn.data.cache import Progress, cached_images, content_key
+from peerlearn.data.decode import DECODER, SUFFIXES, decode
+from peerlearn.data.images import Dataset, ImageSet
+from peerlearn.errors import UserError
+
+TINY = "tiny-imagenet-200"
+TINY_AGAIN = f"delete {TINY} and run peerlearn data get tiny"
+HELD_OUT = 5  # one image in five is for testing where there is no test part
+
+Files = list[list[Path]]  # by class
+
+
+def tiny_imagenet(folder: str | PathLike[str], progress: Progress | None = None) -> Dataset:
+    """Read Tiny-ImageNet: 200 classes, (3, 64, 64) images, ids in the order of `wnids.txt`.
+
+    `folder` is `tiny-imagenet-200` or the folder that holds it. The published test part has no
+    labels: the validation part, 10,000 images, is the test set. Grey images get three channels.
+    """
+    folder = Path(folder)
+    root = folder / TINY if (folder / TINY).is_dir() else folder
+    wnids = _lines(root / "wnids.txt")
+    words = dict(line.split("\t", 1) for line in _lines(root / "words.txt") if "\t" in line)
+    train = [_images(root / "train" / wnid, TINY_AGAIN) for wnid in wnids]
+    names = [words.get(wnid, wnid).split(",")[0] for wnid in wnids]
+    return _dataset("tiny", root, names, train, _tiny_test(root, wnids), 64, progress)
+
+
+def imagenet100_classes() -> list[str]:
+    """Return the ids of the 100 classes, sorted."""
+    return sorted((Path(__file__).parent / "imagenet100.txt").read_text().split())
+
+
+def imagenet100(folder: str | PathLike[str], progress: Progress | None = None) -> Dataset:
+    """Read 100 classes of ImageNet, resized to (3, 224, 224); ids by sorted folder name.
+
+    `folder` holds `train/<wnid>/` and `val/<wnid>/`, of these classes or of all 1000; `val` is the
+    test set. Resizing is plain: nothing is cut off, height and width may scale differently.
+    """
+    root = Path(folder)
+    wnids = imagenet100_classes()
+    remedy = "an ImageNet folder needs train/<wnid>/*.JPEG and val/<wnid>/*.JPEG; add this class"
+    train, test = ([_images(root / part / n, remedy) for n in wnids] for part in ("train", "val"))
+    return _dataset("imagenet100", root, wnids, train, test, 224, progress)
+
+
+def image_folder(
+    folder: str | PathLike[str], size: int | None = None, progress: Progress | None = None
+) -> Dataset:
+    """Read `train/<class>/*` and `test/<class>/*` (or `val`), or `<class>/*` alone.
+
+    Classes are the folders, sorted by name. Without a test part, every fifth image of a class by
+    sorted name is for testing; of a class with fewer than five, the last. Images become
+    (3, size, size); without `size` they keep theirs if all agree, else size is 64.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise UserError(f"{root}: no such folder; name one that holds a folder of images per class")
+    if size is not None and size < 1:
+        raise UserError(f"{root}: size must be at least 1, not {size}; leave it out to keep theirs")
+    has_train = (root / "train").is_dir()
+    base = root / "train" if has_train else root
+    names = _class_folders(base)
+    files = [_images(base / name, "add some or remove the folder") for name in names]
+    held_out = next((p for p in (root / "test", root / "val") if p.is_dir()), None)
+    if has_train and held_out:
+        train, test = files, _test_part(held_out, names)
+    else:
+        train, test = _split(files)
+    return _dataset(root.resolve().name, root, names, train, test, size, progress)
+
+
+def _dataset(
+    name: str,
+    root: Path,
+    names: Sequence[str],
+    train: Files,
+    test: Files,
+    size: int | None,
+    progress: Progress | None,
+) -> Dataset:
+    files = [path for of_class in (*train, *test) for path in of_class]
+    key = content_key(root, files, f"{DECODER}, size {size}")
+    x = cached_images(key, len(files), lambda: decode(files, size, progress))
+    cut, classes = sum(map(len, train)), tuple(names)
+
+    def labels(part: Files) -> torch.Tensor:
+        return torch.arange(len(part)).repeat_interleave(torch.tensor([len(p) for p in part]))
+
+    return Dataset(
+        ImageSet(x[:cut], labels(train), classes), ImageSet(x[cut:], labels(test), classes), name
+    )
+
+
+def _tiny_test(root: Path, wnids: Sequence[str]) -> Files:
+    annotations, images = root / "val" / "val_annotations.txt", root / "val" / "images"
+    label_of = {wnid: label for label, wnid in enumerate(wnids)}
+    there = {path.name for path in _images(images, TINY_AGAIN)}
+    files: Files = [[] for _ in wnids]
+    for number, line in enumerate(_lines(annotations), 1):
+        name, wnid = [*line.split("\t"), ""][:2]
+        if wnid not in label_of:
+            raise UserError(f"{annotations}: line {number} names no class; {TINY_AGAIN}")
+        if name not in there:
+            raise UserError(f"{images / name}: the file is missing; {TINY_AGAIN}")
+        files[label_of[wnid]].append(images / name)
+    return files
+
+
+def _test_part(root: Path, names: Sequence[str]) -> Files:
+    strange = sorted(set(_class_folders(root)) - set(names))
+    if strange:
+        raise UserError(
+            f"{root / strange[0]}: this class has no training images; add some or remove the folder"
+        )
+    return [_images(root / name, "every class needs test images; add some") for name in names]
+
+
+def _split(files: Files) -> tuple[Files, Files]:
+    for only in (of_class[0] for of_class in files if len(of_class) == 1):
+        raise UserError(
+            f"{only}: the only image of its class cannot both train and test; add more of them"
+        )
+    rows = [min(HELD_OUT, len(of_class)) for of_class in files]
+    train = [[p for i, p in enumerate(f, 1) if i % n] for f, n in zip(files, rows, strict=True)]
+    test = [[p for i, p in enumerate(f, 1) if not i % n] for f, n in zip(files, rows, strict=True)]
+    return train, test
+
+
+def _class_folders(root: Path) -> list[str]:
+    names = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] not in "._")
+    if len(names) < 2:
+        found = f"one folder, {names[0]}, is one class" if names else "no folders, so no images"
+        raise UserError(f"{root}: {found}; put the images of each class into a folder of its own")
+    return names
+
+
+def _images(folder: Path, remedy: str) -> list[Path]:
+    """Return the image files at any depth, sorted by name."""
+    found = [
+        os.path.join(place, name)
+        for place, _, names in os.walk(folder)
+        for name in names
+        if os.path.splitext(name)[1].lower() in SUFFIXES and name[0] != "."
+    ]
+    if not found:
+        raise UserError(f"{folder}: no images here; {remedy}")
+    return [Path(path) for path in sorted(found)]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError):
+        raise UserError(f"{path}: missing or not readable; {TINY_AGAIN}") from None

@@ -1,0 +1,88 @@
+"""How the runs were made: settings with the origin of each value, and the environments."""
+
+import json
+from collections.abc import Sequence
+
+from peerlearn.report.markup import NOTHING, Child, Html, join, table, tag
+from peerlearn.report.reading import Run
+from peerlearn.report.summary import count
+
+IDENTITY = ("data", "method", "memory", "seed")
+
+
+def settings_tables(runs: Sequence[Run]) -> Html:
+    """Return the settings that differ between runs, then all of them."""
+    names = sorted({name for run in runs for name in run.settings} - set(IDENTITY))
+    differing = [name for name in names if len({value(run, name) for run in runs}) > 1]
+    by_setting: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        own = (run.data, run.method, str(run.memory))
+        by_setting.setdefault((*own, *(value(run, name) for name in differing)), []).append(run)
+    rows: list[list[Child]] = [
+        [
+            same[0].method,
+            same[0].data,
+            same[0].memory,
+            ", ".join(str(run.seed) for run in same),
+            *(with_origin(same[0], name) for name in differing),
+        ]
+        for same in by_setting.values()
+    ]
+    head: list[Child] = ["Method", "Data", "Memory", "Seeds", *differing]
+    all_rows: list[list[Child]] = []
+    for name in (*IDENTITY, *names):
+        values = dict.fromkeys(value(run, name) for run in runs)
+        origins = dict.fromkeys(run.origins.get(name, NOTHING) for run in runs)
+        all_rows.append([name, tag("code", ", ".join(values)), ", ".join(origins)])
+    return join(
+        tag("h3", "What differs"),
+        table(head, rows, label="Settings that differ between runs", class_="settings"),
+        tag(
+            "details",
+            tag("summary", f"All {count(len(all_rows), 'setting')}"),
+            table(["Setting", "Value", "Origin"], all_rows, label="All settings"),
+        ),
+    )
+
+
+def value(run: Run, name: str) -> str:
+    """Return a setting as text."""
+    if name not in run.settings:
+        return NOTHING
+    setting = run.settings[name]
+    return setting if isinstance(setting, str) else json.dumps(setting, default=str)
+
+
+def with_origin(run: Run, name: str) -> Html:
+    """Return a value above the place that it came from."""
+    origin = run.origins.get(name)
+    shown = tag("span", origin, class_="origin") if origin else None
+    return tag("td", tag("code", value(run, name)), shown)
+
+
+def environment_tables(runs: Sequence[Run]) -> Html:
+    """Return each environment that occurs, and the commands."""
+    kinds: dict[str, list[Run]] = {}
+    for run in runs:
+        machine = {k: v for k, v in run.environment.items() if k != "command"}
+        kinds.setdefault(json.dumps(machine, sort_keys=True, default=str), []).append(run)
+    tables = []
+    for same in kinds.values():
+        rows = [
+            [name, tag("code", entry if isinstance(entry, str) else json.dumps(entry, default=str))]
+            for name, entry in same[0].environment.items()
+            if name != "command"
+        ]
+        used = count(len(same), "run")
+        body = table(["Environment", used], rows, label=f"Environment of {used}")
+        tables.append(body if len(kinds) == 1 else environment_box(same, used, body))
+    made = [run.environment["command"] for run in runs if "command" in run.environment]
+    commands = dict.fromkeys(map(str, made))
+    lines = tag("pre", tag("code", "\n".join(commands)), tabindex=0) if commands else None
+    return join(tag("h3", "Environment"), tables, tag("h3", "Commands") if lines else None, lines)
+
+
+def environment_box(same: Sequence[Run], used: str, body: Html) -> Html:
+    """Return one of several environments, to open."""
+    methods = ", ".join(sorted({run.method for run in same}))
+    return tag("details", tag("summary", f"{used}: {methods}"), body)

@@ -1,0 +1,123 @@
+from pathlib import Path
+
+import pytest
+from pictures import draw_classes, own_cache, write_tiny  # noqa: F401
+from test_cifar import write_cifar10, write_cifar100
+
+from peerlearn.data import SOURCES, check, find, load
+from peerlearn.data.sources import places, target
+from peerlearn.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where `./data` is not the developer's."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_all(root: Path) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    write_cifar10(root)
+    write_cifar100(root)
+    write_tiny(root)
+
+
+def test_every_name_loads_what_lies_in_root(tmp_path: Path) -> None:
+    write_all(tmp_path / "root")
+    for name in ("mini", "cifar10", "cifar100", "tiny"):
+        assert load(name, tmp_path / "root").name == name
+
+
+def test_root_may_be_the_folder_of_the_data_set_itself(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    for name in ("cifar10", "cifar100", "tiny"):
+        assert load(name, tmp_path / SOURCES[name].folders[0]).name == name
+
+
+def test_data_is_looked_for_in_the_environments_folder_then_here_then_in_the_cache(
+    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PEERLEARN_DATA", str(tmp_path / "env"))
+    for place in (cache_dir / "data", Path("data"), tmp_path / "env"):
+        place.mkdir(parents=True)
+        assert find("cifar100") is None or find("cifar100") != place / "cifar-100-python"
+        write_cifar100(place)
+        assert find("cifar100") == place / "cifar-100-python"
+    assert places() == [tmp_path / "env", Path("data"), cache_dir / "data"]
+    assert places("only here") == [Path("only here")]
+
+
+def test_downloads_go_to_root_or_the_environments_folder_or_the_cache(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert target("data") == Path("data")
+    assert target() == cache_dir / "data"
+    monkeypatch.setenv("PEERLEARN_DATA", "env")
+    assert target() == Path("env")
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "tiny"])
+def test_missing_data_is_an_error_that_names_the_command_and_the_places(
+    cache_dir: Path, name: str
+) -> None:
+    with pytest.raises(
+        UserError, match=f"{name}: not found in data or .*; run: peerlearn data get"
+    ):
+        load(name)
+    with pytest.raises(UserError, match=f"not found in r; run: peerlearn data get {name} --root r"):
+        load(name, "r")
+    assert not cache_dir.exists()
+
+
+def test_missing_imagenet_is_an_error_that_says_what_to_put_where(cache_dir: Path) -> None:
+    with pytest.raises(UserError, match=r"register at https://image-net\.org.*/imagenet/train/<wn"):
+        load("imagenet100")
+    assert not cache_dir.exists()
+
+
+def test_an_unknown_name_is_an_error_with_the_nearest_one() -> None:
+    with pytest.raises(
+        UserError, match=r"no data set and no folder 'cifar1O'; did you mean cifar10"
+    ):
+        load("cifar1O")
+    with pytest.raises(UserError, match="no folder 'xyz'; choose from mini, cifar10, cifar100"):
+        load("xyz")
+
+
+def test_a_path_is_an_image_folder(tmp_path: Path) -> None:
+    draw_classes(tmp_path / "pets", {"cat": 5, "dog": 5})
+    assert load(tmp_path / "pets").name == load("pets").name == "pets"
+    assert load("./pets", size=4).train.x.shape[2:] == (4, 4)
+
+
+def test_a_path_to_an_official_folder_is_read_as_what_it_is(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    for name in ("cifar10", "cifar100", "tiny"):
+        assert load(tmp_path / SOURCES[name].folders[0]).name == name
+
+
+def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").touch()
+    with pytest.raises(UserError, match=r"photo\.jpg: not a folder; name one"):
+        load("photo.jpg")
+
+
+def test_a_named_data_set_keeps_its_size() -> None:
+    with pytest.raises(UserError, match="mini: images keep their size; leave out size 16"):
+        load("mini", size=16)
+
+
+def test_a_check_counts_images_per_class(tmp_path: Path) -> None:
+    draw_classes(tmp_path / "pets", {"cat": 5, "dog": 10})
+    report = check("pets")
+    assert (report.train, report.test, report.size) == ((4, 8), (1, 2), (8, 8))
+    assert str(report).splitlines()[0] == "pets: whole"
+    assert "train    12, 4 to 8 per class" in str(report)
+
+
+def test_a_published_set_with_images_missing_is_not_whole(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    for what in ("cifar10", tmp_path / "cifar-10-batches-py"):
+        with pytest.raises(UserError, match="not whole: 10 training images of 50000; delete"):
+            check(what, tmp_path)

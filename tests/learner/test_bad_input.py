@@ -1,0 +1,125 @@
+"""Bad input is refused with what to do next, and changes nothing."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import Build, same
+from torch import Tensor
+
+from peerlearn import ClassStream, OnlineLearner, StreamInfo, UserError, build_learner, small_net
+from peerlearn.learner.checkpoint import _tensors
+
+X, Y = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
+
+
+def everything(learner: OnlineLearner) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in _tensors(learner).items()}
+
+
+BAD: dict[str, tuple[Any, Any, str]] = {
+    "a single image": (X[0], Y[:1], r"shape must be \(batch, 3, height, width\).*x\[None\]"),
+    "channels last": (X.permute(0, 2, 3, 1), Y, "need 3 channels.*move the channels"),
+    "grey images": (X[:, :1], Y, "need 3 channels.*repeat grey"),
+    "another size": (torch.zeros(4, 3, 9, 9, dtype=torch.uint8), Y, "resize"),
+    "whole numbers that are not bytes": (X.int(), Y, "dtype must be uint8.*got int32"),
+    "an empty batch": (X[:0], Y[:0], "batch is empty"),
+    "NaN pixels": (torch.full((4, 3, 8, 8), float("nan")), Y, "NaN or infinite"),
+    "infinite pixels": (torch.full((4, 3, 8, 8), float("inf")), Y, "NaN or infinite"),
+    "floats up to 255": (X.float() + 255, Y, r"must lie in \[0, 1\].*divide by 255"),
+    "normalised floats": (X.float() - 1, Y, r"must lie in \[0, 1\]"),
+    "a list": ([[1]], Y, "tensor or numpy array, got list"),
+    "an array of objects": (np.array([None]), Y, "tensor or numpy array"),
+    "too few labels": (X, Y[:3], r"shape must be \(4,\)"),
+    "one-hot labels": (X, torch.eye(4).long(), r"shape must be \(4,\)"),
+    "a negative label": (X, Y - 1, "-1 is negative"),
+    "a label beyond the head": (X, Y + 3, "4 is out of range.*num_classes=5"),
+    "labels that are not whole": (X, Y.float(), "whole numbers, got float32"),
+    "labels that are truths": (X, Y.bool(), "whole numbers, got bool"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_and_changes_nothing(
+    case: str, build: Build, stream: ClassStream
+) -> None:
+    learner = build("er+ccldc")
+    for batch in list(stream.tasks[0])[:2]:
+        learner.learn(*batch)
+    before = everything(learner)
+    x, y, says = BAD[case]
+    with pytest.raises(UserError, match=says):
+        learner.learn(x, y)
+    assert same(before, everything(learner))
+
+
+def test_a_label_of_another_task_is_refused_by_a_method_that_needs_tasks(
+    build: Build, stream: ClassStream
+) -> None:
+    learner = build("gsa+ccldc")
+    learner.learn(*next(iter(stream.tasks[0])))
+    before = everything(learner)
+    with pytest.raises(UserError, match=r"label \d is not of task 0.*call end_task"):
+        learner.learn(*next(iter(stream.tasks[1])))
+    assert same(before, everything(learner))
+
+
+@pytest.mark.parametrize("method", ["ocm", "gsa", "onpro"])
+def test_a_stream_that_hides_its_boundaries_is_refused_by_methods_that_need_them(
+    method: str,
+) -> None:
+    with pytest.raises(UserError, match="where tasks end.*er, derpp or er_ace"):
+        build_learner(method, StreamInfo(num_classes=4), lambda: small_net(4), memory=10)
+
+
+def test_gsa_must_know_the_classes_of_each_task() -> None:
+    stream = StreamInfo(num_classes=4, boundaries=True)
+    with pytest.raises(UserError, match="classes of each task"):
+        build_learner("gsa", stream, lambda: small_net(4), memory=10)
+
+
+@pytest.mark.parametrize("method", ["er", "derpp", "er_ace"])
+def test_plain_replay_needs_no_boundaries(method: str, stream: ClassStream) -> None:
+    info = StreamInfo(num_classes=4)
+    learner = build_learner(method + "+ccldc", info, lambda: small_net(4, width=4), memory=10)
+    for batch in list(stream.tasks[0])[:3]:
+        losses = learner.learn(*batch)
+    assert losses
+    with pytest.raises(UserError, match="no task boundaries"):
+        learner.end_task()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"name": "err"}, "no method 'err'; did you mean er"),
+        ({"name": "er+ccdlc"}, "no collaboration 'ccdlc'; did you mean ccldc"),
+        ({"memory": -1}, "capacity must be 0"),
+        ({"updates": 0}, "updates must be at least 1"),
+        ({"precision": "bf16"}, "needs device='cuda'"),
+        ({"precision": "int8"}, "fp32, bf16 or fp16"),
+        ({"profile": "mine"}, "paper or authors"),
+        ({"method": {"replay_batch": 0}}, "replay_batch must be at least 1"),
+        ({"method": {"replay_size": 3}}, "er has no setting 'replay_size'; did you mean replay_b"),
+        ({"net": lambda: torch.nn.Linear(2, 2)}, r"Linear must offer features\(x\)"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(
+    settings: dict[str, Any], says: str, build: Build
+) -> None:
+    with pytest.raises(UserError, match=says):
+        build(**{"name": "er", **settings})
+
+
+def test_a_network_with_another_number_of_classes_is_refused(build: Build) -> None:
+    with pytest.raises(UserError, match="answers 3 classes, the stream has 4"):
+        build("er", net=lambda: small_net(3)).learn(X, Y)
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_step(build: Build, stream: ClassStream) -> None:
+    learner = build("er_ace")
+    with torch.no_grad():
+        next(learner.peers[0].brain.parameters()).fill_(float("nan"))
+    with pytest.raises(UserError, match="not finite any more.*smaller lr"):
+        learner.learn(*next(iter(stream.tasks[0])))

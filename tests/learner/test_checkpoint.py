@@ -1,0 +1,178 @@
+"""A learner that is killed goes on as if it had not been."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Build, learn_some, same, weights
+from safetensors.torch import load_file
+
+from peerlearn import METHODS, ClassStream, OnlineLearner, UserError
+from peerlearn.learner import checkpoint
+
+WORKER = Path(__file__).with_name("killed_worker.py")
+
+
+def states(learner: OnlineLearner) -> dict[str, torch.Tensor]:
+    return {name: t.clone() for name, t in checkpoint._tensors(learner).items()}
+
+
+@pytest.mark.parametrize("name", [m + c for m in METHODS for c in ("", "+ccldc")])
+def test_a_loaded_learner_goes_on_bit_for_bit(
+    name: str, build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    unbroken, broken = build(name), build(name)
+    learn_some(unbroken, stream, batches=4)
+    for batch in list(stream.tasks[0])[:4]:
+        broken.learn(*batch)
+    broken.end_task()
+    broken.learn(*list(stream.tasks[1])[0])
+    broken.save(tmp_path)
+    resumed = build(name)
+    resumed.load(tmp_path)
+    learn_some(resumed, stream, batches=4, start=5)
+    assert same(states(unbroken), states(resumed))
+    assert unbroken.cost == resumed.cost
+    assert unbroken.progress.batches == resumed.progress.batches == 8
+
+
+@pytest.mark.parametrize("name", ["er+untrained", "er+sdc", "derpp+ccldc-easy-to-hard"])
+def test_other_collaborations_resume_too(
+    name: str, build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    unbroken, resumed = build(name), build(name)
+    learn_some(unbroken, stream, batches=2)
+    unbroken.save(tmp_path)
+    resumed.load(tmp_path)
+    extra = list(stream.tasks[1])[-1]
+    assert unbroken.learn(*extra) == resumed.learn(*extra)
+    assert same(states(unbroken), states(resumed))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_killed_process_resumes_to_the_same_bytes(method: str, tmp_path: Path) -> None:
+    """SIGKILL at random moments, also while a checkpoint is being written."""
+
+    def work(folder: Path, kill_after: float | None) -> bool:
+        env = os.environ | {"OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(WORKER), f"{method}+ccldc", str(folder)]
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        if kill_after is not None:
+            process.stdout.readline()  # the first step is done
+            time.sleep(kill_after)
+            process.send_signal(signal.SIGKILL)
+        return process.wait() == 0
+
+    assert work(tmp_path / "unbroken", None)
+    killer = random.Random(method)
+    kills = [work(tmp_path / "broken", killer.uniform(0.0, 0.25)) for _ in range(3)]
+    assert not kills[0]
+    assert work(tmp_path / "broken", None)
+    ends = [load_file(tmp_path / name / "end.safetensors") for name in ("unbroken", "broken")]
+    assert same(ends[0], ends[1])
+
+
+class TestABadCheckpoint:
+    @pytest.fixture
+    def saved(self, build: Build, stream: ClassStream, tmp_path: Path) -> Path:
+        learner = build("er+ccldc")
+        learn_some(learner, stream, 2)
+        learner.save(tmp_path)
+        return tmp_path
+
+    def refuse(self, learner: OnlineLearner, folder: Path, says: str) -> None:
+        before = states(learner)
+        with pytest.raises(UserError, match=says):
+            learner.load(folder)
+        assert same(before, states(learner))
+
+    def test_that_is_not_there_is_refused(self, build: Build, tmp_path: Path) -> None:
+        self.refuse(build("er"), tmp_path / "nothing", r"no state.json")
+
+    def test_cut_short_is_refused(self, build: Build, saved: Path) -> None:
+        tensors = next(saved.glob("*.safetensors"))
+        tensors.write_bytes(tensors.read_bytes()[:-100])
+        self.refuse(build("er+ccldc"), saved, "cut short or damaged")
+
+    def test_whose_json_is_cut_short_is_refused(self, build: Build, saved: Path) -> None:
+        state = saved / "state.json"
+        state.write_text(state.read_text()[:100])
+        self.refuse(build("er+ccldc"), saved, "state.json is cut short or damaged")
+
+    def test_whose_json_lacks_a_key_is_refused(self, build: Build, saved: Path) -> None:
+        state = json.loads((saved / "state.json").read_text())
+        del state["counts"]
+        (saved / "state.json").write_text(json.dumps(state))
+        self.refuse(build("er+ccldc"), saved, "state.json has no 'counts'")
+
+    def test_of_another_method_is_refused_with_the_difference(
+        self, build: Build, saved: Path
+    ) -> None:
+        self.refuse(build("er_ace+ccldc"), saved, "method 'er' there, 'er_ace' here")
+
+    def test_of_other_settings_is_refused_with_the_difference(
+        self, build: Build, saved: Path
+    ) -> None:
+        self.refuse(build("er+ccldc", memory=30), saved, "memory 20 there, 30 here")
+        self.refuse(build("er"), saved, "collaboration.peers 2 there, 1 here")
+
+    def test_of_another_network_is_refused(self, build: Build, saved: Path) -> None:
+        from peerlearn import small_net
+
+        wider = build("er+ccldc", net=lambda: small_net(4, width=8))
+        self.refuse(wider, saved, "with the network of the checkpoint")
+
+    def test_that_is_not_ours_is_refused(self, build: Build, tmp_path: Path) -> None:
+        (tmp_path / "state.json").write_text('{"format": "other"}')
+        self.refuse(build("er"), tmp_path, "not written by Peerlearn")
+
+
+def test_saving_again_leaves_one_file_of_tensors(
+    build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    learner = build("er")
+    for batch in list(stream.tasks[0])[:3]:
+        learner.learn(*batch)
+        learner.save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_failed_save_leaves_the_old_checkpoint(
+    build: Build, stream: ClassStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = build("er")
+    batches = list(stream.tasks[0])
+    learner.learn(*batches[0])
+    learner.learn(*batches[1])
+    learner.save(tmp_path)
+    kept = weights(learner)
+    learner.learn(*batches[2])
+
+    def full_disk(tensors: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    with pytest.raises(UserError, match="No space left.*the one before it is untouched"):
+        learner.save(tmp_path)
+    monkeypatch.undo()
+    restored = build("er")
+    restored.load(tmp_path)
+    assert same(kept, weights(restored))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_checkpoint_holds_no_pickle(build: Build, stream: ClassStream, tmp_path: Path) -> None:
+    learner = build("ocm+ccldc")
+    learn_some(learner, stream, 1)
+    learner.save(tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
+    assert json.loads((tmp_path / "state.json").read_text())["format"] == "peerlearn-checkpoint"

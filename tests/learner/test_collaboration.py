@@ -1,0 +1,163 @@
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from conftest import Build, learn_some, same, weights
+from torch import Tensor
+from torch.nn import functional as F
+
+from peerlearn import (
+    METHODS,
+    ClassStream,
+    Collaboration,
+    Edge,
+    OnlineLearner,
+    UserError,
+    ViewChain,
+    small_net,
+)
+from peerlearn.learner import OWN, collaboration, discuss
+from peerlearn.learner.presets import WEIGHTS
+from peerlearn.losses import distill
+from peerlearn.methods.base import Group
+
+NET = partial(small_net, 4, width=4)
+CCL, CHAIN = (Edge(0, 0),), (Edge(0, 1), Edge(1, 2), Edge(2, 3))
+
+
+def logits(seed: int, views: int = 4) -> list[Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    return [torch.randn(6, 5, generator=rng) for _ in range(views)]
+
+
+class TestTheLoss:
+    student, teacher, y = logits(0), logits(1), torch.tensor([0, 1, 2, 3, 4, 0])
+    group = Group(torch.zeros(6), y)
+
+    def test_it_is_the_sum_written_out(self) -> None:
+        s, t = self.student, self.teacher
+        c = collaboration("ccldc", "er")
+        labels = sum(F.cross_entropy(view, self.y) for view in s)
+        pairs = [(s[0], t[0]), (s[0], t[1]), (s[1], t[2]), (s[2], t[3])]
+        lessons = sum(distill(a, b, temperature=4) for a, b in pairs)
+        torch.testing.assert_close(
+            discuss(s, t, self.group, c).weighted(c), 0.5 * labels + 2 * lessons
+        )
+
+    def test_in_the_authors_profile_the_equal_view_is_the_hardest(self) -> None:
+        c = collaboration("ccldc", "er", profile="authors")
+        assert set(c.edges) == {Edge(3, 3), *CHAIN}
+        assert c.base_weight == 0.5
+        assert collaboration("ccldc", "gsa", profile="authors").base_weight == 1
+
+    def test_masked_classes_are_not_masked_in_lessons(self) -> None:
+        c = collaboration("ccldc", "er_ace")
+        rivals = torch.tensor([True, True, True, True, True])
+        for hidden in (0, 3):
+            rivals[hidden] = False
+        y = torch.tensor([1, 2, 4, 1, 2, 4])
+        student = [z.clone().requires_grad_() for z in self.student]
+        found = discuss(student, self.teacher, Group(torch.zeros(6), y, rivals), c)
+        found.labels.backward(retain_graph=True)
+        assert all((z.grad is not None and z.grad[:, ~rivals] == 0).all() for z in student)
+        found.lessons.backward()
+        assert all((z.grad[:, ~rivals] != 0).any() for z in student[:3] if z.grad is not None)
+
+
+class TestPresets:
+    def test_ablations_are_other_lists_of_edges(self) -> None:
+        for name, edges, peers, teacher in [
+            ("ccldc", CCL + CHAIN, 2, "peer"),
+            ("ccl", CCL, 2, "peer"),
+            ("ccldc-easy-to-hard", CCL + tuple(Edge(b, a) for a, b in CHAIN), 2, "peer"),
+            ("ccldc-same-difficulty", tuple(Edge(v, v) for v in range(4)), 2, "peer"),
+            ("sdc", CHAIN, 1, "self"),
+            ("sdc-easy-to-hard", tuple(Edge(b, a) for a, b in CHAIN), 1, "self"),
+            ("multiview", (), 1, "peer"),
+            ("untrained", (Edge(OWN, OWN),), 1, "frozen"),
+        ]:
+            c = collaboration(name, "er")
+            assert (c.edges, c.peers, c.teacher) == (edges, peers, teacher), name
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_weights_are_the_published_ones(self, method: str) -> None:
+        c = collaboration("ccldc", method)
+        assert (c.label_weight, c.lesson_weight, c.temperature) == WEIGHTS[method]
+
+    def test_stages_may_be_any_number(self) -> None:
+        for stages in (0, 1, 5):
+            c = collaboration("ccldc", "er", chain=ViewChain(stages=stages))
+            assert len(c.edges) == stages + 1
+        assert collaboration("ccldc", "er", chain=ViewChain(stages=0)) == collaboration("ccl", "er")
+
+    def test_an_unknown_name_meets_the_nearest_known_one(self) -> None:
+        with pytest.raises(UserError, match="did you mean ccldc"):
+            collaboration("ccdlc", "er")
+
+
+class TestPeers:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_without_weights_a_peer_learns_as_if_it_were_alone(
+        self, method: str, build: Build, stream: ClassStream
+    ) -> None:
+        if method in ("derpp", "onpro"):
+            pytest.skip("its peers share what they stored or noted")
+        alone = build(method)
+        pair = OnlineLearner(alone.method, NET, Collaboration(peers=2), memory=20, seed=0)
+        learn_some(alone, stream)
+        learn_some(pair, stream)
+        assert same(weights(alone), weights(pair, 0))
+
+    def test_any_number_of_peers_may_teach_each_other(
+        self, build: Build, stream: ClassStream
+    ) -> None:
+        one = build("er_ace")
+        c = Collaboration(peers=3, edges=CCL + CHAIN, label_weight=0.5, lesson_weight=1)
+        three = OnlineLearner(one.method, NET, c, memory=20)
+        assert learn_some(three, stream)[-1]["lessons"] > 0
+        x = stream.test_sets[0].x
+        mean = torch.stack([three.logits(x, peer=i) for i in range(3)]).mean(dim=0)
+        torch.testing.assert_close(three.logits(x), mean)
+
+    def test_both_peers_teach_before_either_steps(self, build: Build, stream: ClassStream) -> None:
+        """With equal peers the two losses are equal too; after a step they could not be."""
+        learner = build("er+ccldc")
+        one, two = (peer.brain for peer in learner.peers)
+        two.load_state_dict(one.state_dict())
+        batches = list(stream.tasks[0])
+        learner.learn(*batches[0])
+        learner.learn(*batches[1])
+        assert same(weights(learner, 0), weights(learner, 1))
+
+    def test_the_frozen_teacher_never_moves(self, build: Build, stream: ClassStream) -> None:
+        learner = build("er+untrained")
+        assert learner.frozen is not None
+        before = {k: v.clone() for k, v in learner.frozen.named_parameters()}
+        learn_some(learner, stream)
+        assert same(before, dict(learner.frozen.named_parameters()))
+
+    def test_a_frozen_teacher_changes_what_is_learnt(
+        self, build: Build, stream: ClassStream
+    ) -> None:
+        taught, alone = build("er+untrained"), build("er")
+        learn_some(taught, stream)
+        learn_some(alone, stream)
+        assert not same(weights(taught), weights(alone))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"peers": 0}, "peers must be at least 1"),
+        ({"peers": 2, "edges": (Edge(0, 4),)}, "does not have; views are 0 to 3"),
+        ({"peers": 1, "edges": CCL}, "needs at least 2 peers"),
+        ({"peers": 2, "edges": (Edge(OWN, OWN),)}, "only a frozen teacher"),
+        ({"teacher": "oracle"}, "peer, self or frozen"),
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"label_weight": -1.0}, "weights must be 0 or more"),
+    ],
+)
+def test_a_collaboration_that_cannot_be_is_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        Collaboration(**settings)

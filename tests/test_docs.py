@@ -1,0 +1,51 @@
+"""Every python block of the documents runs: the blocks of a page in order, in one namespace.
+
+A block that opens with ```python no-run is left out.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from peerlearn import METHODS
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[str]:
+    """The blocks of a page, each moved down to its line there, so that errors point to it."""
+    text = page.read_text()
+    found = BLOCK.finditer(text)
+    return ["\n" * text[: match.start(1)].count("\n") + match[1] for match in found]
+
+
+PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if blocks(p)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_examples_of_this_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # what an example writes goes there
+    known = dict(METHODS)
+    namespace = {"__name__": "example"}
+    try:
+        for source in blocks(page):
+            exec(compile(source, str(page), "exec"), namespace)
+    finally:  # without the methods that the page has added
+        METHODS.clear()
+        METHODS.update(known)
+
+
+def test_every_method_has_a_page() -> None:
+    pages = {page.stem for page in (ROOT / "docs/methods").glob("*.md")}
+    assert pages >= {*METHODS, "ccldc", "README"}
+
+
+def test_a_block_marked_no_run_is_left_out(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("text\n\n```python no-run\n1 / 0\n```\n\n```python\nx = 1\n```\n")
+    assert [source.strip() for source in blocks(page)] == ["x = 1"]
+    assert blocks(page)[0].count("\n") == 8
