@@ -51,6 +51,8 @@ class Reservoir:
         of the batch draw the same slot the later one stays.
         """
         count = len(next(iter(rows.values())))
+        if self._columns and rows.keys() != self._columns.keys():
+            raise UserError(f"memory: columns are {[*self._columns]}, got {[*rows]}")
         if not self._columns:
             self._columns = {
                 name: row.new_zeros((self.capacity, *row.shape[1:])) for name, row in rows.items()
@@ -69,7 +71,7 @@ class Reservoir:
     def draw(self, count: int, rng: torch.Generator) -> dict[str, Tensor]:
         """`count` different rows, uniformly; all of them, in storage order, if there are fewer."""
         if len(self) <= count:
-            return {name: self[name] for name in self._columns}
+            return self._rows(torch.arange(len(self)))
         return self._rows(torch.randperm(len(self), generator=rng)[:count])
 
     def draw_where(self, count: int, eligible: Tensor, rng: torch.Generator) -> dict[str, Tensor]:

@@ -1,10 +1,7 @@
-"""Learns a toy stream and saves after every batch; killed and started again by a test.
+"""Learns a toy stream and saves now and then; killed and started again by a test."""
 
-killed_worker.py METHOD FOLDER
-"""
-
-import sys
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
@@ -13,19 +10,22 @@ from safetensors.torch import save_file
 from peerlearn import ClassStream, build_learner, small_net, toy_images
 from peerlearn.learner import checkpoint
 
-torch.set_num_threads(1)
-name, folder = sys.argv[1], Path(sys.argv[2])
-stream = ClassStream(toy_images(num_classes=4), num_tasks=2, batch_size=10, seed=0)
-net = partial(small_net, 4, width=4)
-learner = build_learner(name, stream.info, net, memory=20, seed=0)
-if (folder / "checkpoint" / "state.json").exists():
-    learner.load(folder / "checkpoint")
-for task in stream.tasks[learner.progress.task :]:
-    for batch in task.batches(start=learner.progress.step):
-        learner.learn(*batch)
+
+def work_through(name: str, folder: Path, progress: Connection) -> None:
+    """Go on from the last checkpoint, if there is one, to the end of the stream."""
+    torch.set_num_threads(1)
+    stream = ClassStream(toy_images(num_classes=4), num_tasks=2, batch_size=10, seed=0)
+    net = partial(small_net, 4, width=4)
+    learner = build_learner(name, stream.info, net, memory=20, seed=0)
+    if (folder / "checkpoint" / "state.json").exists():
+        learner.load(folder / "checkpoint")
+    for task in stream.tasks[learner.progress.task :]:
+        for batch in task.batches(start=learner.progress.step):
+            learner.learn(*batch)
+            if learner.progress.batches % 4 == 0:
+                learner.save(folder / "checkpoint")
+            progress.send(learner.progress.batches)
+        learner.end_task()
         learner.save(folder / "checkpoint")
-        print(learner.progress.batches, flush=True)
-    learner.end_task()
-    learner.save(folder / "checkpoint")
-tensors = {name: t.contiguous() for name, t in checkpoint._tensors(learner).items()}
-save_file(tensors, folder / "end.safetensors")
+    tensors = {name: t.contiguous() for name, t in checkpoint._tensors(learner).items()}
+    save_file(tensors, folder / "end.safetensors")

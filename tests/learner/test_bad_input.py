@@ -69,7 +69,7 @@ def test_a_label_of_another_task_is_refused_by_a_method_that_needs_tasks(
 def test_a_stream_that_hides_its_boundaries_is_refused_by_methods_that_need_them(
     method: str,
 ) -> None:
-    with pytest.raises(UserError, match="where tasks end.*er, derpp or er_ace"):
+    with pytest.raises(UserError, match=r"where tasks end.*er, derpp or er_ace"):
         build_learner(method, StreamInfo(num_classes=4), lambda: small_net(4), memory=10)
 
 
@@ -112,6 +112,31 @@ def test_settings_that_cannot_be_are_refused(
         build(**{"name": "er", **settings})
 
 
+def test_a_task_without_a_batch_cannot_end(build: Build, stream: ClassStream) -> None:
+    learner = build("ocm")
+    with pytest.raises(UserError, match="task 0 has had no batch yet"):
+        learner.end_task()
+    learner.learn(*next(iter(stream.tasks[0])))
+    learner.end_task()
+    with pytest.raises(UserError, match="task 1 has had no batch yet"):
+        learner.end_task()
+
+
+@pytest.mark.parametrize("method", ["ocm", "onpro"])
+def test_images_that_cannot_be_rotated_are_refused(method: str, build: Build) -> None:
+    learner = build(method)
+    before = everything(learner)
+    with pytest.raises(UserError, match="resize them to a square"):
+        learner.learn(torch.zeros(4, 3, 8, 10, dtype=torch.uint8), Y)
+    assert same(before, everything(learner))
+
+
+def test_one_network_cannot_be_two_peers(build: Build) -> None:
+    only = small_net(4)
+    with pytest.raises(UserError, match="a new network at each call"):
+        build("er+ccldc", net=lambda: only)
+
+
 def test_a_network_with_another_number_of_classes_is_refused(build: Build) -> None:
     with pytest.raises(UserError, match="answers 3 classes, the stream has 4"):
         build("er", net=lambda: small_net(3)).learn(X, Y)
@@ -121,5 +146,5 @@ def test_a_loss_that_is_not_finite_stops_before_the_step(build: Build, stream: C
     learner = build("er_ace")
     with torch.no_grad():
         next(learner.peers[0].brain.parameters()).fill_(float("nan"))
-    with pytest.raises(UserError, match="not finite any more.*smaller lr"):
+    with pytest.raises(UserError, match=r"not finite any more.*smaller lr"):
         learner.learn(*next(iter(stream.tasks[0])))

@@ -97,12 +97,10 @@ class TestPresets:
 
 
 class TestPeers:
-    @pytest.mark.parametrize("method", METHODS)
+    @pytest.mark.parametrize("method", ["er", "er_ace", "ocm", "gsa"])  # the others share a state
     def test_without_weights_a_peer_learns_as_if_it_were_alone(
         self, method: str, build: Build, stream: ClassStream
     ) -> None:
-        if method in ("derpp", "onpro"):
-            pytest.skip("its peers share what they stored or noted")
         alone = build(method)
         pair = OnlineLearner(alone.method, NET, Collaboration(peers=2), memory=20, seed=0)
         learn_some(alone, stream)

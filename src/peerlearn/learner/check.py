@@ -56,6 +56,7 @@ def checked_labels(y: Array, count: int, num_classes: int) -> Tensor:
         raise UserError(f"labels: dtype must be of whole numbers, got {_dtype(y)}")
     if tuple(y.shape) != (count,):
         raise UserError(f"labels: shape must be ({count},) to match images, got {tuple(y.shape)}")
+    y = y.long()
     low, high = int(y.min()), int(y.max())
     if low < 0:
         raise UserError(f"labels: {low} is negative; labels count from 0")
@@ -64,14 +65,17 @@ def checked_labels(y: Array, count: int, num_classes: int) -> Tensor:
             f"labels: {high} is out of range; the head has {num_classes} classes, 0 to "
             f"{num_classes - 1}: build the learner with num_classes={high + 1} or more"
         )
-    return y.long()
+    return y
 
 
 def _tensor(value: Array, what: str) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()
     if isinstance(value, np.ndarray) and value.dtype != object:
-        return torch.from_numpy(np.ascontiguousarray(value))
+        try:
+            return torch.from_numpy(np.ascontiguousarray(value))
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{what}: dtype {value.dtype} is not supported; convert it") from error
     raise UserError(f"{what}: need a torch tensor or numpy array, got {type(value).__name__}")
 
 

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 FORMAT = "peerlearn-checkpoint"
 SCHEMA = 1
-_KEYS = ("schema", "tensors", "sha256", "settings", "task", "step", "batches", "image_shape")
-_KEYS += ("memory_seen", "counts", "scalers")
+_KEYS = (
+    *("schema", "tensors", "sha256", "settings"),
+    *("task", "step", "batches", "image_shape", "memory_seen", "counts", "scalers"),
+)
 _TENSOR_FILES = ("tensors-0.safetensors", "tensors-1.safetensors")
 
 

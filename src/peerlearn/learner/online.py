@@ -1,5 +1,6 @@
 """OnlineLearner: peers that learn a stream together."""
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,7 @@ class OnlineLearner:
                 f"precision {precision} needs device='cuda', got {self.device.type!r}: on some "
                 "processors low precision ends the process; take precision='fp32'"
             )
+        memory, seed, updates = (operator.index(number) for number in (memory, seed, updates))
         self.method = method
         self.collaboration = c = collaboration or Collaboration()
         self.optim = optim or method.optim
@@ -71,10 +73,10 @@ class OnlineLearner:
         purposes = ("draws", "views", "memory", "layers")
         self.rngs = {purpose: generator(seed, purpose) for purpose in purposes}
 
-        def new_peer(index: int, equip: Callable[[Peer], None] = method.equip) -> Peer:
+        def new_peer(index: int) -> Peer:
             return Peer(
                 net,
-                equip,
+                method.equip,
                 self.optim,
                 seed=seed,
                 index=index,
@@ -84,6 +86,8 @@ class OnlineLearner:
 
         self.peers = [new_peer(index) for index in range(c.peers)]
         self.frozen: Brain | None = None
+        if len({id(peer.brain.net) for peer in self.peers}) < c.peers:
+            raise UserError("network: net() must make a new network at each call, one per peer")
         if c.teacher == "frozen":  # born like one more peer, and left as it is
             self.frozen = new_peer(c.peers).brain.requires_grad_(False)
 
@@ -97,9 +101,11 @@ class OnlineLearner:
         """
         raw = checked_images(x, self.image_shape).to(self.device)
         labels = checked_labels(y, len(raw), self.method.stream.num_classes).to(self.device)
-        self.method.check(labels, self.progress)
-        progress = self.progress.meeting(labels)
         batch = Group(images(raw), labels)
+        self.method.check(batch, self.progress)
+        if self.image_shape is None:
+            self._check_heads(batch.x[:1])
+        progress = self.progress.meeting(labels)
         losses: dict[str, float] = {}
         outcomes: list[Outcome] = []
         with private_randomness(self.rngs["layers"], self.device):
@@ -115,6 +121,8 @@ class OnlineLearner:
     def _update(self, batch: Group, progress: Progress) -> tuple[dict[str, float], list[Outcome]]:
         """One step of every peer; all losses are computed before any of them moves."""
         c = self.collaboration
+        for peer in self.peers:  # a step that was interrupted may have left some
+            peer.optimizer.zero_grad(set_to_none=True)
         draw = self.method.draw(batch, self.memory, progress, self.rngs["draws"])
         if draw is None:
             return {}, []
@@ -135,11 +143,9 @@ class OnlineLearner:
                 loss["lessons"] += discussion.lessons.detach()
         means = {name: float(value) for name, value in _mean_over_peers(losses).items()}
         if not np.isfinite(list(means.values())).all():
-            for peer in self.peers:
-                peer.optimizer.zero_grad(set_to_none=True)
             raise UserError(
                 f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
-                "stream; no step was taken. Load the last checkpoint and take a smaller lr"
+                "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
         for peer in self.peers:
             peer.step()
@@ -191,9 +197,26 @@ class OnlineLearner:
                 "end_task(): this learner was told that its stream has no task boundaries; "
                 "build it with StreamInfo(boundaries=True)"
             )
+        if self.progress.step == 0:
+            raise UserError(
+                f"end_task(): task {self.progress.task} has had no batch yet; "
+                "call it once, after the last batch of a task"
+            )
         for peer in self.peers:
             self.method.end_task(peer)
         self.progress = self.progress.after_task()
+
+    def _check_heads(self, x: Tensor) -> None:
+        """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
+        classes = self.method.stream.num_classes
+        for peer in self.peers:
+            with torch.no_grad(), _evaluating([peer.brain]):
+                answered = tuple(peer.logits(x).shape)
+            if answered != (1, classes):
+                raise UserError(
+                    f"network: answers {answered[-1]} classes, the stream has {classes}; "
+                    f"make it with num_classes={classes}"
+                )
 
     # --- answering
 
@@ -226,7 +249,7 @@ class OnlineLearner:
             raise UserError("predict_ncm: the memory is empty; learn with memory > 0 first")
         labels = self.memory["y"]
         means = class_means(self.features(self.memory["x"]), labels, self.method.stream.num_classes)
-        held = labels.unique()
+        held: Tensor = labels.unique()
         distances: Tensor = torch.cdist(self.features(x), means[held])
         return held[distances.argmin(dim=1)]
 
@@ -285,11 +308,13 @@ def _mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]
 @contextmanager
 def _evaluating(brains: list[Brain]) -> Iterator[None]:
     counts = [(b.forwards, b.backwards) for b in brains]
+    training = [m for brain in brains for m in brain.modules() if m.training]
     for brain in brains:
         brain.eval()
     try:
         yield
     finally:
+        for module in training:  # one by one: a layer that its owner keeps in eval mode stays so
+            module.training = True
         for brain, (forwards, backwards) in zip(brains, counts, strict=True):
-            brain.train()
             brain.forwards, brain.backwards = forwards, backwards  # answering is not learning

@@ -1,14 +1,13 @@
 """What a method is.
 
-A method is one short class that says what a step trains on (`draw`) and with which loss (`loss`).
-It owns no network, no optimizer and no loop, and does not know whether its peer has company. To add
-one, write these two, put the class into `METHODS`, and it has CCL-DC, checkpoints and the command
-line. What must outlive a step is kept elsewhere, so that it is saved and resumed without further
-code: what concerns the stream in `Progress`, what belongs to one network in `peer.kept`, what goes
-with a stored image in a column of the memory.
+A method is one short class that says what a step trains on (`draw`), with which loss (`loss`), and
+which images peers may discuss (`groups`). It owns no network, no optimizer and no loop, and does
+not know whether its peer has company. To add one, write these three, put the class into `METHODS`,
+and it has CCL-DC and checkpoints. What must outlive a step is kept elsewhere, so that it is saved
+and resumed without further code: what concerns the stream in `Progress`, what belongs to one
+network in `peer.kept`, what goes with a stored image in a column of the memory.
 """
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -124,11 +123,25 @@ class Method(ABC, Generic[D]):
 
     def settings(self) -> dict[str, object]:
         """What, beside the stream, decides this method's numbers; recorded in checkpoints."""
-        named = {k: v.__name__ if inspect.isfunction(v) else v for k, v in vars(self).items()}
-        return {k: v for k, v in named.items() if isinstance(v, int | float | str)}
+        return {k: _described(v) for k, v in vars(self).items() if k != "stream"}
 
-    def check(self, labels: Tensor, progress: Progress) -> None:
-        """Refuse labels, (B,), that this method cannot take now, before anything has changed."""
+    def check(self, batch: Group, progress: Progress) -> None:
+        """Refuse a batch that this method cannot take now, before anything has changed."""
+        if not self.needs_boundaries or self.stream.classes_per_task is None:
+            return
+        slots = self.slots(progress.task)
+        stray = batch.y[(batch.y < slots.start) | (batch.y >= slots.stop)]
+        if len(stray):
+            raise UserError(
+                f"{self.name}: label {int(stray[0])} is not of task {progress.task}, which holds "
+                f"{slots.start} to {slots.stop - 1}: call end_task() where a task ends, or take "
+                "er, derpp or er_ace, which need no tasks"
+            )
+
+    def slots(self, task: int) -> slice:
+        """The labels of a task, where the stream numbers them in order of arrival."""
+        assert self.stream.classes_per_task is not None
+        return slice(task * self.stream.classes_per_task, (task + 1) * self.stream.classes_per_task)
 
     def equip(self, peer: Peer) -> None:
         """Give a new peer what this method needs it to have."""
@@ -151,6 +164,12 @@ class Method(ABC, Generic[D]):
         """The unaugmented images that peers discuss with each other in this step."""
 
 
+def _described(value: object) -> object:
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__qualname__)
+    return value if isinstance(value, int | float | str) else repr(value)
+
+
 def images(x: Tensor) -> Tensor:
     """uint8 pixels as the networks see them: (B, 3, H, W) float in [0, 1]."""
     return x.float().div_(255)
@@ -162,7 +181,8 @@ def replayed(rows: Mapping[str, Tensor]) -> Group:
 
 
 def joined(*groups: Group) -> Group:
-    """One group of several; those without a mix count as unmixed."""
+    """One group of several, among all classes; those without a mix count as unmixed."""
+    assert all(g.rivals is None for g in groups)
     x, y = torch.cat([g.x for g in groups]), torch.cat([g.y for g in groups])
     if all(g.mix is None for g in groups):
         return Group(x, y)

@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peerlearn.augment import gsa as mirrored
-from peerlearn.errors import UserError
 from peerlearn.losses import balance_weights, balanced_cross_entropy
 from peerlearn.memory import Reservoir
 from peerlearn.methods.base import Answer, Group, Method, Outcome, Progress, joined, replayed
@@ -33,22 +32,6 @@ class GSA(Method[GSADraw]):
     name = "gsa"
     needs_boundaries = True
     needs_slots = True
-
-    def slots(self, task: int) -> slice:
-        """The labels of a task."""
-        assert self.stream.classes_per_task is not None
-        return slice(task * self.stream.classes_per_task, (task + 1) * self.stream.classes_per_task)
-
-    def check(self, labels: Tensor, progress: Progress) -> None:
-        """All labels belong to the present task."""
-        slots = self.slots(progress.task)
-        stray = labels[(labels < slots.start) | (labels >= slots.stop)]
-        if len(stray):
-            raise UserError(
-                f"gsa: label {int(stray[0])} is not of task {progress.task}, which holds "
-                f"{slots.start} to {slots.stop - 1}: call end_task() where a task ends, or take "
-                "er, derpp or er_ace, which need no tasks"
-            )
 
     def equip(self, peer: Peer) -> None:
         """Per class: samples, probability on its own samples, probability on those of others."""

@@ -19,7 +19,13 @@ from peerlearn.methods.base import (
     joined,
     replayed,
 )
-from peerlearn.methods.rotations import Pairs, embed, peer_similarity, rotated_pairs
+from peerlearn.methods.rotations import (
+    Pairs,
+    check_rotatable,
+    embed,
+    peer_similarity,
+    rotated_pairs,
+)
 from peerlearn.peer import Brain, Optim, Peer
 from peerlearn.stream import StreamInfo
 
@@ -51,6 +57,11 @@ class OCM(Method[OCMDraw]):
         super().__init__(stream, replay_batch=replay_batch)
         self.similarity_weight = similarity_weight
         self.stride = max(1000, stream.num_classes)
+
+    def check(self, batch: Group, progress: Progress) -> None:
+        """The images can be rotated."""
+        super().check(batch, progress)
+        check_rotatable(batch.x)
 
     def equip(self, peer: Peer) -> None:
         """A projection, and a copy of the peer that is renewed after every task."""

@@ -19,7 +19,14 @@ from peerlearn.methods.base import (
     replayed,
 )
 from peerlearn.methods.feedback import FeedbackRates, prototype_feedback
-from peerlearn.methods.rotations import Embedding, Pairs, embed, peer_similarity, rotated_pairs
+from peerlearn.methods.rotations import (
+    Embedding,
+    Pairs,
+    check_rotatable,
+    embed,
+    peer_similarity,
+    rotated_pairs,
+)
 from peerlearn.peer import Peer
 from peerlearn.stream import StreamInfo
 
@@ -52,6 +59,11 @@ class OnPro(Method[OnProDraw]):
         few = stream.num_classes <= 10
         self.similarity_weight = 0.5 if few else 1.0
         self.rates = FeedbackRates(0.75, 0.6) if few else FeedbackRates(0.9, 0.2)
+
+    def check(self, batch: Group, progress: Progress) -> None:
+        """The images can be rotated."""
+        super().check(batch, progress)
+        check_rotatable(batch.x)
 
     def equip(self, peer: Peer) -> None:
         """A projection."""

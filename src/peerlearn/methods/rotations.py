@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from peerlearn.augment import Augment, rot16, rot16_labels
+from peerlearn.errors import UserError
 from peerlearn.losses import similarity, unit
 from peerlearn.peer import Peer
 
@@ -27,6 +28,16 @@ def rotated_pairs(
     """Pairs of the images x, (B, 3, H, W); rotation b of class k is pseudo class k + b * stride."""
     rotated = rot16(x)
     return Pairs(torch.cat([rotated, augment(rotated, rng)]), rot16_labels(y, stride).repeat(2))
+
+
+def check_rotatable(x: Tensor) -> None:
+    """Refuse images that cannot be turned and halved. x: (B, 3, H, W)."""
+    height, width = x.shape[2:]
+    if height != width or width % 2:
+        raise UserError(
+            f"images of {height} x {width} pixels cannot be rotated by this method; "
+            "resize them to a square of even width"
+        )
 
 
 class Embedding(NamedTuple):

@@ -69,7 +69,9 @@ class ResNet18(nn.Module):
             stages += [Block(inside, outside, stride), Block(outside, outside, 1)]
             inside = outside
         self.stages = nn.Sequential(*stages)
-        self.cells = {"global": 1, "2x2": 2}[pool]
+        if pool not in ("global", "2x2"):
+            raise UserError(f"ResNet18: pool must be 'global' or '2x2', got {pool!r}")
+        self.cells = 1 if pool == "global" else 2
         self.feature_dim = inside * self.cells**2
         self.head = nn.Linear(self.feature_dim, num_classes)
 

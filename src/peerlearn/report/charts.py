@@ -133,10 +133,12 @@ def scatter(dots: Sequence[Dot], *, title: str, desc: str, x_label: str, y_label
     return svg(frame(x, y), better, points, title=title, desc=desc)
 
 
-def heat_map(matrix: Sequence[Sequence[float]], *, top: float, title: str, desc: str) -> Html:
-    """Return a triangle of cells in percent; `top` is the value of the fullest colour."""
+def heat_map(
+    matrix: Sequence[Sequence[float]], *, top: float, room: int, title: str, desc: str
+) -> Html:
+    """Return a triangle of cells in percent; `top` has the fullest colour, `room` is in tasks."""
     n = len(matrix)
-    cell, font = (46, 13) if n <= 8 else (34, 11) if n <= 12 else (27, 10)
+    cell, font = (46, 13) if room <= 8 else (34, 11) if room <= 12 else (27, 10)
     left, head = 42, 40
     cells = []
     for i, row in enumerate(matrix):
@@ -157,7 +159,7 @@ def heat_map(matrix: Sequence[Sequence[float]], *, top: float, title: str, desc:
                     data_tip=tip,
                 )
             )
-            text = f"{100 * value:.1f}" if n <= 12 else f"{100 * value:.0f}"
+            text = f"{100 * value:.1f}" if room <= 12 else f"{100 * value:.0f}"
             at = {"x": x + cell / 2 - 1, "y": y + cell / 2 - 1}
             cells.append(tag("text", text, **at, class_=tone(share)))
     middle = [k * cell + cell / 2 - 1 for k in range(n)]
@@ -173,8 +175,8 @@ def heat_map(matrix: Sequence[Sequence[float]], *, top: float, title: str, desc:
         ),
     ]
     body = tag("g", labels, cells, class_="heat", font_size=font)
-    side = n * cell
-    return svg(body, title=title, desc=desc, width=max(left + side, 200), height=head + side)
+    width = max(left + room * cell, 200)
+    return svg(body, title=title, desc=desc, width=width, height=head + n * cell)
 
 
 def opacity(share: float) -> float:

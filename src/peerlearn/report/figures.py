@@ -82,26 +82,30 @@ def matrices(group: Group, ids: Iterator[int]) -> Html | None:
     if not shown:
         return None
     top = max(a for s in shown for run in s.drawn for row in run.ensemble for a in row)
+    room = max(len(run.ensemble) for s in shown for run in s.drawn)
     items = []
     for series in shown:
-        mean = matrix_figure(series.mean_matrix(), top, f"{series.label}, mean")
-        panels = [("Mean", mean)]
+        panels = []
+        if len(series.drawn) > 1:
+            mean = matrix_figure(series.mean_matrix(), top, room, f"{series.label}, mean")
+            panels.append(("Mean", mean))
         for run in series.drawn:
             name = f"{series.label}, seed {run.seed}"
-            image = join(matrix_figure(run.ensemble, top, name, run), class_list(run))
-            panels.append((str(run.seed), image))
+            image = join(matrix_figure(run.ensemble, top, room, name, run), class_list(run))
+            panels.append((f"Seed {run.seed}", image))
         body = tabs(panels, label=f"Seed of {series.label}", ids=ids)
         items.append(tag("div", tag("h4", series.label), body, class_="card"))
-    wide = any(len(run.ensemble) > WIDE_MATRIX for s in shown for run in s.drawn)
-    return join(ramp(top), tag("div", items, class_="cards wide" if wide else "cards"))
+    style = "cards wide" if room > WIDE_MATRIX else "cards"
+    return join(ramp(top), tag("div", items, class_=style))
 
 
-def matrix_figure(matrix: Matrix, top: float, name: str, run: Run | None = None) -> Html:
+def matrix_figure(matrix: Matrix, top: float, room: int, name: str, run: Run | None = None) -> Html:
     """Return one matrix with its numbers."""
     last = matrix[-1]
     image = heat_map(
         matrix,
         top=top,
+        room=room,
         title=f"Accuracy matrix of {name}",
         desc=f"After task {len(matrix)} the accuracy on task 1 is {100 * last[0]:.1f} % "
         f"and on the newest task {100 * last[-1]:.1f} %.",

@@ -53,6 +53,9 @@ def hero(groups: Sequence[Group], pairs: Sequence[Pair], title: str) -> Html:
     lead = f"{count(len(runs), 'run')} on {where}." + (
         f" {unfinished} not finished: shown, but in no mean." if unfinished else ""
     )
+    finished = [series for group in groups for series in group.series if series.done]
+    if len(finished) == 1:  # no comparison carries the cost beside the accuracy
+        lead += f" {price(finished[0])}"
     if len(pairs) == 1:
         cards = tag("ul", tiles(pairs[0]), class_="tiles")
     else:
@@ -64,6 +67,16 @@ def hero(groups: Sequence[Group], pairs: Sequence[Pair], title: str) -> Html:
         tag("p", lead, class_="lead"),
         cards if pairs else None,
         class_="hero",
+    )
+
+
+def price(series: Series) -> str:
+    """Return what a method took, in one sentence."""
+    forward, seconds = series.cost("forward_per_image"), series.cost("train_seconds")
+    if forward is None or seconds is None:
+        return "Its cost was not measured."
+    return (
+        f"It took {forward:.1f} images forward per stream image and {seconds:,.0f} s of training."
     )
 
 
@@ -124,7 +137,7 @@ def summary_table(groups: Sequence[Group]) -> Html:
     head += [
         join(name, tag("span", unit, class_="unit under"))
         for name, unit in (
-            ("Forward", "images per stream image"),
+            ("Images forward", "per stream image"),
             ("Training", "seconds"),
             ("Peak memory", "MB"),
             ("Kept", "MB"),
