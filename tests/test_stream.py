@@ -1,3 +1,5 @@
+import hashlib
+
 import pytest
 import torch
 
@@ -54,6 +56,12 @@ def test_every_image_passes_once() -> None:
     data = uneven()
     seen = [n for task in ClassStream(data, num_tasks=3) for batch in task for n in numbers(batch)]
     assert sorted(seen) == list(range(len(data.train)))
+
+
+def test_the_batches_of_a_seed_are_those_of_earlier_versions() -> None:
+    passed = [n for task in ClassStream(uneven(), 3, seed=5) for b in task for n in numbers(b)]
+    assert passed[:10] == [155, 116, 2, 95, 134, 217, 163, 191, 101, 179]
+    assert hashlib.sha256(repr(passed).encode()).hexdigest()[:16] == "85c652166fd96ba5"
 
 
 def test_labels_are_positions_in_the_class_order() -> None:
@@ -209,9 +217,10 @@ def test_the_card_tells_the_protocol() -> None:
         "classes   4, in 2 tasks of 2\n"
         "images    200 to train, 80 to test, 8 x 8 pixels\n"
         "batches   20 of 10; 10 per task\n"
+        "blur      none; every class has one task\n"
         "order     2 3 | 1 0\n"
-        "revealed  4 classes, 2 per task, labels in order of arrival, where tasks end; no task id\n"
-        "          at test time"
+        "revealed  4 classes and their ids, 2 per task, labels in order of arrival, where tasks\n"
+        "          end; no task id at test time"
     )
 
 

@@ -1,7 +1,9 @@
-"""Settings of the process that decide speed and no number."""
+"""The process: settings that decide speed and no number, and what it has used."""
 
 import ctypes
+import resource
 import sys
+from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from glibc's malloc.h
 
@@ -18,3 +20,25 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, -1))
+
+
+def reset_peak_memory() -> None:
+    """Hand back freed memory and begin to measure the peak anew, where the system can (Linux)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform != "win32" else None
+    if trim is not None:
+        trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return  # the peak then is that of the whole process
+
+
+def peak_memory() -> int:
+    """The most memory that the process has held since the last reset, in bytes."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024

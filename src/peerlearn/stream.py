@@ -1,10 +1,10 @@
-"""ClassStream: seed -> class order -> tasks -> batches; every training image passes once."""
+"""What a stream is, and ClassStream: seed -> class order -> tasks -> batches, every image once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import fill
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -43,6 +43,46 @@ class StreamInfo:
             raise UserError(f"StreamInfo: class_ids must be {n} different ids, not {ids}")
 
 
+class Task(Protocol):
+    """A stretch of a stream; where it ends, the learner is tested."""
+
+    @property
+    def index(self) -> int:
+        """Its place in the stream, from 0."""
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """All its batches."""
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches from number `start` on, the same ones every time."""
+
+
+class Stream(Protocol):
+    """What an experiment needs of a stream."""
+
+    @property
+    def info(self) -> StreamInfo:
+        """All that the learner is told."""
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """The tasks, in order; a stream without boundaries does not tell where they end."""
+
+    @property
+    def test_sets(self) -> list[ImageSet]:
+        """The test images of every task, labelled as in the stream."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The name behind every label of the stream."""
+
+    def card(self) -> str:
+        """Return the protocol on a card: what streams by, and what the learner is told."""
+
+
 def class_order(num_classes: int, seed: int) -> tuple[int, ...]:
     """Return the class ids in the order in which the run of this seed meets them.
 
@@ -56,8 +96,8 @@ def class_order(num_classes: int, seed: int) -> tuple[int, ...]:
     return tuple(order.tolist())
 
 
-class Task:
-    """Some classes of the stream: all their training images, shuffled, in batches."""
+class ImageTask:
+    """Training images of a data set, in a given order, in batches."""
 
     def __init__(self, index: int, images: ImageSet, y: Tensor, rows: Tensor, size: int) -> None:
         """Images come from `images`, labels from y (N,), both at `rows` (n,), `size` at a time."""
@@ -79,25 +119,21 @@ class Task:
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """Yield the batches from number `start` on, the same ones every time."""
         if not 0 <= start <= len(self):
-            raise UserError(
-                f"task {self.index} cannot start at batch {start}; choose from 0 to {len(self)}"
-            )
+            raise wrong_start(self.index, start, len(self))
         for rows in self._rows[start * self._size :].split(self._size):
             if len(rows):  # split gives one empty piece when nothing is left
                 yield Batch(self._images.x[rows], self._y[rows])
 
 
-class ClassStream:
-    """A data set as a class-incremental stream of equal tasks with disjoint classes.
+class DatasetStream:
+    """A data set in tasks of equally many classes: what ClassStream and BlurryStream share.
 
-    Labels are slots, positions in the class order: task t holds the labels t * c to
-    (t + 1) * c - 1. The order of classes and of images follows from `seed` alone.
-
-    >>> from peerlearn.data import toy_images
-    >>> stream = ClassStream(toy_images(num_classes=4), num_tasks=2)
-    >>> [sorted(set(torch.cat([batch.y for batch in task]).tolist())) for task in stream]
-    [[0, 1], [2, 3]]
+    Labels are slots, positions in the class order; labels t * c to (t + 1) * c - 1 are at home in
+    task t. A kind of stream says in which task each image passes and whether tasks are revealed.
     """
+
+    kind: ClassVar[str]
+    reveals_tasks: ClassVar[bool]
 
     def __init__(
         self, dataset: Dataset, num_tasks: int, batch_size: int = 10, seed: int = 0
@@ -106,32 +142,35 @@ class ClassStream:
         _check(dataset, num_tasks, batch_size)
         self.dataset, self.batch_size, self.seed = dataset, batch_size, seed
         num_classes = dataset.train.num_classes
-        self._per_task = num_classes // num_tasks
+        self._num_tasks, self._per_task = num_tasks, num_classes // num_tasks
         self._order = class_order(num_classes, seed)
         self._slot = torch.tensor(self._order).argsort()  # (C,): class id -> label in the stream
         self.info = StreamInfo(
             num_classes=num_classes,
-            boundaries=True,
-            classes_per_task=self._per_task,
+            boundaries=self.reveals_tasks,
+            classes_per_task=self._per_task if self.reveals_tasks else None,
             class_ids=self._order,
         )
         y = self._slot[dataset.train.y]
         self.tasks = tuple(
-            Task(t, dataset.train, y, _shuffled(rows, seed, t), batch_size)
-            for t, rows in enumerate(self._rows_by_task(dataset.train.y, "training"))
+            ImageTask(t, dataset.train, y, _shuffled(rows, seed, t), batch_size)
+            for t, rows in enumerate(self._rows_by_task(self._deal(y), "training"))
         )
-        self._test_rows = self._rows_by_task(dataset.test.y, "test")
+        self._test_rows = self._rows_by_task(self._home(self._slot[dataset.test.y]), "test")
 
     def __len__(self) -> int:
         """Return the number of tasks."""
         return len(self.tasks)
 
-    def __iter__(self) -> Iterator[Task]:
+    def __iter__(self) -> Iterator[ImageTask]:
         return iter(self.tasks)
 
     @cached_property
     def test_sets(self) -> list[ImageSet]:
-        """The test images of every task, labelled as in the stream; copied at first use."""
+        """The test images of every task's own classes, labelled as in the stream.
+
+        They are copied at first use.
+        """
         test = self.dataset.test
         return [
             ImageSet(test.x[rows], self._slot[test.y[rows]], self.class_names)
@@ -149,24 +188,28 @@ class ClassStream:
         n, c = len(self._order), self._per_task
         groups = [self._order[i : i + c] for i in range(0, n, c)]
         height, width = train.x.shape[2:]
-        lines = {
-            "stream": f"{name}, class-incremental, every image once, seed {self.seed}",
-            "classes": f"{n}, in {len(self)} tasks of {c}",
-            "images": f"{len(train)} to train, {len(test)} to test, {height} x {width} pixels",
-            "batches": f"{sum(map(len, self))} of {self.batch_size}; {_span(self)} per task",
-            "order": " | ".join(" ".join(map(str, group)) for group in groups),
-            "revealed": f"{n} classes, {c} per task, labels in order of arrival, "
-            "where tasks end; no task id at test time",
-        }
-        return "\n".join(
-            fill(text, 90, initial_indent=f"{title:<10}", subsequent_indent=" " * 10)
-            for title, text in lines.items()
+        return on_card(
+            stream=f"{name}, {self.kind}, every image once, seed {self.seed}",
+            classes=f"{n}, in {len(self)} tasks of {c}",
+            images=f"{len(train)} to train, {len(test)} to test, {height} x {width} pixels",
+            batches=f"{sum(map(len, self))} of {self.batch_size}; {_span(self)} per task",
+            blur=self._blur_in_words(),
+            order=" | ".join(" ".join(map(str, group)) for group in groups),
+            revealed=revealed(self.info),
         )
 
-    def _rows_by_task(self, y: Tensor, part: str) -> list[Tensor]:
-        task_of = self._slot[y] // self._per_task  # (N,)
-        num_tasks = len(self._order) // self._per_task
-        rows = [(task_of == t).nonzero()[:, 0] for t in range(num_tasks)]
+    def _home(self, y: Tensor) -> Tensor:
+        return y // self._per_task  # labels (N,) -> the tasks they are at home in (N,)
+
+    def _deal(self, y: Tensor) -> Tensor:
+        """The task in which each training image passes, (N,); y: (N,) its label."""
+        return self._home(y)
+
+    def _blur_in_words(self) -> str:
+        return "none; every class has one task"
+
+    def _rows_by_task(self, task_of: Tensor, part: str) -> list[Tensor]:
+        rows = [(task_of == t).nonzero()[:, 0] for t in range(self._num_tasks)]
         empty = [t for t, found in enumerate(rows) if not len(found)]
         if empty:
             raise UserError(
@@ -174,6 +217,46 @@ class ClassStream:
                 "use fewer tasks or add images"
             )
         return rows
+
+
+class ClassStream(DatasetStream):
+    """A data set as a class-incremental stream of equal tasks with disjoint classes.
+
+    Labels are slots, positions in the class order: task t holds the labels t * c to
+    (t + 1) * c - 1. The order of classes and of images follows from `seed` alone.
+
+    >>> from peerlearn.data import toy_images
+    >>> stream = ClassStream(toy_images(num_classes=4), num_tasks=2)
+    >>> [sorted(set(torch.cat([batch.y for batch in task]).tolist())) for task in stream]
+    [[0, 1], [2, 3]]
+    """
+
+    kind = "class-incremental"
+    reveals_tasks = True
+
+
+def revealed(info: StreamInfo) -> str:
+    """What a stream tells its learner, in words."""
+    told = [f"{info.num_classes} classes" + (" and their ids" if info.class_ids else "")]
+    if info.classes_per_task is not None:
+        told += [f"{info.classes_per_task} per task", "labels in order of arrival"]
+    if info.boundaries:
+        told.append("where tasks end")
+    kept = "no task id at test time" if info.boundaries else "no boundaries, no task id"
+    return f"{', '.join(told)}; {kept}"
+
+
+def on_card(**lines: str) -> str:
+    """Set the lines of a protocol card."""
+    return "\n".join(
+        fill(text, 90, initial_indent=f"{title:<10}", subsequent_indent=" " * 10)
+        for title, text in lines.items()
+    )
+
+
+def wrong_start(task: int, start: int, length: int) -> UserError:
+    """The error for a batch number that a task does not have."""
+    return UserError(f"task {task} cannot start at batch {start}; choose from 0 to {length}")
 
 
 def _check(dataset: Dataset, num_tasks: int, batch_size: int) -> None:
@@ -195,6 +278,6 @@ def _shuffled(rows: Tensor, seed: int, task: int) -> Tensor:
     return rows[torch.from_numpy(np.random.RandomState([seed, task]).permutation(len(rows)))]
 
 
-def _span(tasks: ClassStream) -> str:
+def _span(tasks: DatasetStream) -> str:
     lengths = sorted(map(len, tasks))
     return f"{lengths[0]}" if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]}"

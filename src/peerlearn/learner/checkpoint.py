@@ -30,13 +30,16 @@ FORMAT = "peerlearn-checkpoint"
 SCHEMA = 1
 _KEYS = (
     *("schema", "tensors", "sha256", "settings"),
-    *("task", "step", "batches", "image_shape", "memory_seen", "counts", "scalers"),
+    *("task", "step", "batches", "image_shape", "memory_seen", "counts", "scalers", "extra"),
 )
 _TENSOR_FILES = ("tensors-0.safetensors", "tensors-1.safetensors")
 
 
-def save(learner: "OnlineLearner", folder: Path) -> None:
-    """Write a checkpoint of the learner into a folder, in place of the one that is there."""
+def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
+    """Write a checkpoint of the learner into a folder, in place of the one that is there.
+
+    extra: anything JSON can hold, kept with it.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         spare, used = _TENSOR_FILES
@@ -51,6 +54,7 @@ def save(learner: "OnlineLearner", folder: Path) -> None:
             "sha256": _digest(folder / spare),
             "settings": settings(learner),
             **_numbers(learner),
+            "extra": extra,
         }
         draft = folder / "state.json.new"
         draft.write_text(json.dumps(state, indent=1))
@@ -77,8 +81,11 @@ def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
-def load(learner: "OnlineLearner", folder: Path) -> None:
-    """Put a learner into the state of a checkpoint; change nothing unless all of it fits."""
+def load(learner: "OnlineLearner", folder: Path) -> Any:
+    """Put a learner into the state of a checkpoint; change nothing unless all of it fits.
+
+    Returns what was kept with it.
+    """
     state = _read_state(folder)
     _compare_settings(folder, state["settings"], settings(learner))
     path = folder / state["tensors"]
@@ -90,6 +97,7 @@ def load(learner: "OnlineLearner", folder: Path) -> None:
     tensors = load_file(path)
     _compare_tensors(folder, learner, tensors)
     _apply(learner, state, tensors)
+    return state["extra"]
 
 
 def settings(learner: "OnlineLearner") -> dict[str, Any]:

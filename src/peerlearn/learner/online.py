@@ -277,17 +277,32 @@ class OnlineLearner:
             "backward_images": sum(b.backwards for b in brains),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write a checkpoint folder; a crash while writing leaves the one before it whole."""
-        checkpoint.save(self, Path(path))
+    @property
+    def kept_bytes(self) -> dict[str, int]:
+        """Bytes that it keeps between steps: images, what goes with them, and networks."""
+        brains = [b for p in self.peers for b in (p.brain, p.snapshot) if b is not None]
+        brains += [self.frozen] if self.frozen else []
+        columns = self.memory.nbytes
+        return {
+            "images": columns.pop("x", 0),
+            "extras": sum(columns.values()),
+            "networks": sum(t.nbytes for b in brains for t in b.state_dict().values()),
+        }
 
-    def load(self, path: str | Path) -> None:
+    def save(self, path: str | Path, extra: Any = None) -> None:
+        """Write a checkpoint folder; a crash while writing leaves the one before it whole.
+
+        extra: anything JSON can hold; `load` returns it.
+        """
+        checkpoint.save(self, Path(path), extra)
+
+    def load(self, path: str | Path) -> Any:
         """Go on exactly where the checkpoint was written.
 
         The learner must have been built with the same settings; if anything does not fit, nothing
         is changed.
         """
-        checkpoint.load(self, Path(path))
+        return checkpoint.load(self, Path(path))
 
 
 def _answers(brain: Brain, views: list[Tensor]) -> list[Tensor]:

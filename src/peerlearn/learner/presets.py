@@ -1,9 +1,8 @@
 """The published combinations by name: `er+ccldc`, `gsa+sdc`, ..."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -19,10 +18,8 @@ from peerlearn.learner.collaboration import (
     level,
 )
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.methods import METHODS
+from peerlearn.methods import METHODS, Method
 from peerlearn.stream import StreamInfo
-
-Profile = Literal["paper", "authors"]
 
 
 class Weights(NamedTuple):
@@ -91,7 +88,7 @@ PRESETS = {
 
 
 def collaboration(
-    preset: str, method: str, *, chain: ViewChain | None = None, profile: Profile = "paper"
+    preset: str, method: str, *, chain: ViewChain | None = None, profile: str = "paper"
 ) -> Collaboration:
     """The collaboration of a name such as "ccldc" with the published weights of a method."""
     if preset not in PRESETS:
@@ -122,6 +119,24 @@ def _as_in_the_authors_code(c: Collaboration, method: str) -> Collaboration:
     return replace(c, edges=edges, base_weight=c.label_weight if method == "er" else 1.0)
 
 
+def find_method(name: str) -> type[Method[Any]]:
+    """The class of a method's name."""
+    if name not in METHODS:
+        raise UserError(did_you_mean(f"there is no method {name!r}", name, METHODS))
+    return METHODS[name]
+
+
+def authors_options(method: str, profile: str) -> dict[str, Any]:
+    """Settings of a method that the authors' code has otherwise than the paper."""
+    if profile not in ("paper", "authors"):
+        raise UserError(f"profile must be paper or authors, got {profile!r}")
+    if profile == "paper" or method not in ("derpp", "er_ace"):
+        return {}
+    return {"augment": partial_shared} | (
+        {"unseen": "first_batch_ids"} if method == "er_ace" else {}
+    )
+
+
 def build_learner(
     name: str,
     stream: StreamInfo,
@@ -130,7 +145,7 @@ def build_learner(
     memory: int,
     seed: int = 0,
     chain: ViewChain | None = None,
-    profile: Profile = "paper",
+    profile: str = "paper",
     method: dict[str, Any] | None = None,
     **settings: Any,
 ) -> OnlineLearner:
@@ -148,20 +163,12 @@ def build_learner(
         settings: further settings of `OnlineLearner`.
     """
     base, _, preset = name.partition("+")
-    if base not in METHODS:
-        raise UserError(did_you_mean(f"there is no method {base!r}", base, METHODS))
-    if profile not in ("paper", "authors"):
-        raise UserError(f"profile must be paper or authors, got {profile!r}")
-    options: dict[str, Any] = {}
-    if profile == "authors" and base in ("derpp", "er_ace"):
-        options["augment"] = partial_shared
-    if profile == "authors" and base == "er_ace":
-        options["unseen"] = "first_batch_ids"
-    known = inspect.signature(METHODS[base]).parameters
+    chosen = find_method(base)
     for key in method or {}:
-        if key not in known:
-            raise UserError(did_you_mean(f"{base} has no setting {key!r}", key, [*known][1:]))
-    made = METHODS[base](stream, **(options | (method or {})))
+        if key not in chosen.own_settings():
+            known = chosen.own_settings()
+            raise UserError(did_you_mean(f"{base} has no setting {key!r}", key, known))
+    made = chosen(stream, **(authors_options(base, profile) | (method or {})))
     c = Collaboration()
     if "+" in name:
         c = collaboration(preset, base, chain=chain, profile=profile)

@@ -1,5 +1,7 @@
 """The six replay methods by name."""
 
+from typing import Any
+
 from peerlearn.methods.base import Group, Method, Outcome, Progress
 from peerlearn.methods.derpp import DERPP
 from peerlearn.methods.er import ER
@@ -8,7 +10,9 @@ from peerlearn.methods.gsa import GSA
 from peerlearn.methods.ocm import OCM
 from peerlearn.methods.onpro import OnPro
 
-METHODS = {method.name: method for method in (ER, DERPP, ERACE, OCM, GSA, OnPro)}
+METHODS: dict[str, type[Method[Any]]] = {
+    method.name: method for method in (ER, DERPP, ERACE, OCM, GSA, OnPro)
+}
 
 __all__ = [
     "DERPP",

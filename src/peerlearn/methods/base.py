@@ -8,6 +8,7 @@ and resumed without further code: what concerns the stream in `Progress`, what b
 network in `peer.kept`, what goes with a stored image in a column of the memory.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -120,6 +121,12 @@ class Method(ABC, Generic[D]):
             )
         self.stream = stream
         self.replay_batch = replay_batch
+
+    @classmethod
+    def own_settings(cls) -> dict[str, object]:
+        """The settings that its constructor takes, with their defaults."""
+        parameters = inspect.signature(cls).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     def settings(self) -> dict[str, object]:
         """What, beside the stream, decides this method's numbers; recorded in checkpoints."""

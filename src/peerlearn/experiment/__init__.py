@@ -1,0 +1,1 @@
+"""Runs: settings, training and evaluation, and the folder that a run leaves behind."""
