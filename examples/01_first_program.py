@@ -1,4 +1,4 @@
-"""The first program: learn a stream of images with CCL-DC, batch by batch, and look at the result."""
+"""The first program: learn a stream of images with CCL-DC, batch by batch, and see how well."""
 
 from functools import partial
 

@@ -57,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refuse_unknown(args: argparse.Namespace, flag: str) -> NoReturn:
     known = [action for action in args.options if action.startswith("--")]
     name = flag.split("=")[0]
+    if not flag.startswith("-"):
+        raise UserError(f"{args.command}: {flag!r} is not expected there; names come before flags")
     raise UserError(did_you_mean(f"{args.command}: there is no {name}", name, known))
 
 

@@ -1,0 +1,33 @@
+"""Runs the command inside the process of a test, or in one that the test kills."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from peerlearn import cli
+from peerlearn.experiment import run as running
+
+# Two batches per task of a net with one channel: a whole run in a second.
+SMALL = [
+    *("--data", "mini", "--memory", "20", "--width", "1"),
+    *("--train-per-class", "10", "--test-per-class", "5"),
+]
+
+
+def command(*words: str) -> int:
+    """The exit code of `peerlearn` with these words."""
+    return cli.main(words)
+
+
+def run_small(out: Path, *words: str, method: str = "er_ace+ccldc") -> int:
+    """A small run, with a checkpoint after every batch."""
+    torch.set_num_threads(1)
+    os.fsync = lambda _: None  # a killed process, unlike a power cut, loses nothing written
+    running.CHECKPOINT_SECONDS = 0.0
+    return command("run", *method.split(), *SMALL, "--threads", "1", "--out", str(out), *words)
+
+
+def run_small_and_exit(out: Path, method: str) -> None:
+    """The same as a process of its own."""
+    raise SystemExit(run_small(out, method=method))

@@ -1,0 +1,216 @@
+"""A run's folder can be trusted, whatever happened on the way."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from command import command, run_small, run_small_and_exit
+
+from peerlearn.experiment import files
+from peerlearn.experiment import run as running
+from peerlearn.learner import checkpoint
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["command", "killed_worker"])
+
+
+def folder(out: Path, method: str = "er_ace+ccldc") -> Path:
+    return out / "mini" / method / "m20" / "seed0"
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("unbroken")
+    assert run_small(out) == 0
+    return out
+
+
+class TestTheFolder:
+    def test_it_holds_what_the_design_says(self, unbroken: Path) -> None:
+        names = {path.name for path in folder(unbroken).iterdir()}
+        assert names - {".lock"} == {
+            *("config.yaml", "environment.json", "accuracy.json", "summary.json"),
+            *("steps.jsonl", "checkpoint"),
+        }
+
+    def test_the_settings_are_there_with_their_origins(self, unbroken: Path) -> None:
+        config = yaml.safe_load((folder(unbroken) / "config.yaml").read_text())
+        assert config["settings"]["lesson_weight"] == 1
+        assert config["origins"]["width"] == "flag"
+        assert config["origins"]["lesson_weight"] == "preset"
+
+    def test_matrices_have_nothing_above_the_diagonal(self, unbroken: Path) -> None:
+        found = json.loads((folder(unbroken) / "accuracy.json").read_text())
+        assert len(found["peers"]) == 2
+        for matrix in (found["ensemble"], found["ncm"], *found["peers"]):
+            assert len(matrix) == 5
+            for i, row in enumerate(matrix):
+                assert all((value is None) == (j > i) for j, value in enumerate(row))
+
+    def test_the_summary_agrees_with_the_matrix_and_states_the_cost(self, unbroken: Path) -> None:
+        summary = json.loads((folder(unbroken) / "summary.json").read_text())
+        last = json.loads((folder(unbroken) / "accuracy.json").read_text())["ensemble"][-1]
+        assert summary["status"] == "done"
+        assert summary["AA"] == pytest.approx(sum(last) / 5)
+        assert {"LA", "FM", "RF", "BWT", "anytime", "peers", "ncm"} <= summary.keys()
+        cost = summary["cost"]
+        assert 10 < cost["forward_per_image"] < 40
+        assert cost["train_seconds"] > 0
+        assert cost["peak_bytes"] > 1e6
+        assert cost["kept_bytes"]["images"] == 20 * 3 * 32 * 32
+        assert sum(summary["memory_classes"][-1]) == 20
+
+    def test_steps_are_logged_with_their_losses(self, unbroken: Path) -> None:
+        lines = (folder(unbroken) / "steps.jsonl").read_text().splitlines()
+        step = json.loads(lines[-1])
+        assert step["batch"] == 10
+        assert step["losses"].keys() == {"base", "labels", "lessons"}
+
+
+class TestASecondCall:
+    def test_reuses_a_finished_run(
+        self, unbroken: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        before = (folder(unbroken) / "summary.json").stat().st_mtime_ns
+        assert run_small(unbroken) == 0
+        assert "was done before" in capsys.readouterr().err
+        assert (folder(unbroken) / "summary.json").stat().st_mtime_ns == before
+
+    def test_with_other_settings_is_refused_with_the_difference(
+        self, unbroken: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        before = (folder(unbroken) / "accuracy.json").read_bytes()
+        assert run_small(unbroken, "--lr", "0.01") == 2
+        assert "lr 0.0005 there, 0.01 here" in capsys.readouterr().err
+        assert (folder(unbroken) / "accuracy.json").read_bytes() == before
+
+    def test_while_the_first_still_works_is_refused(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        settings = running.Resolved(running.Settings(method="er_ace+ccldc", memory=20), {})
+        with files.RunFolder(tmp_path, settings.settings).locked():
+            assert run_small(tmp_path) == 2
+        assert "another process is working" in capsys.readouterr().err
+
+
+class TestABrokenRun:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_stops_after_the_step_says_how_to_go_on_and_goes_on(
+        self,
+        number: int,
+        unbroken: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        learn, steps = running.OnlineLearner.learn, []
+
+        def interrupted(learner, x, y):  # type: ignore[no-untyped-def]
+            steps.append(1)
+            if len(steps) == 4:
+                os.kill(os.getpid(), number)
+            return learn(learner, x, y)
+
+        monkeypatch.setattr(running.OnlineLearner, "learn", interrupted)
+        assert run_small(tmp_path) == 130
+        assert "the same command goes on" in capsys.readouterr().err
+        assert len(steps) == 4
+        monkeypatch.undo()
+        assert run_small(tmp_path) == 0
+        assert "goes on after batch 4 of 10" in capsys.readouterr().err
+        self.check_equal(unbroken, tmp_path)
+
+    def test_killed_at_ten_random_moments_ends_with_the_same_bytes(
+        self, unbroken: Path, tmp_path: Path
+    ) -> None:
+        start = time.monotonic()
+        self.in_process(tmp_path / "timed", None)
+        whole = time.monotonic() - start
+        moments = random.Random(0)
+        killed = 0
+        for number in range(10):
+            out = tmp_path / str(number)
+            killed += self.in_process(out, moments.uniform(0, whole)) != 0
+            assert self.in_process(out, None) == 0
+            self.check_equal(unbroken, out)
+        assert killed >= 5
+
+    def in_process(self, out: Path, kill_after: float | None) -> int | None:
+        process = PROCESSES.Process(target=run_small_and_exit, args=(out, "er_ace+ccldc"))
+        process.start()
+        process.join(kill_after)
+        if kill_after is not None:
+            process.kill()
+        process.join()
+        return process.exitcode
+
+    def test_out_of_space_at_a_checkpoint_loses_nothing(
+        self,
+        unbroken: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        write, calls = checkpoint.save_file, []
+
+        def full(tensors, path):  # type: ignore[no-untyped-def]
+            calls.append(1)
+            if len(calls) == 6:
+                Path(path).write_bytes(b"half a checkpoint")
+                raise OSError(28, "No space left on device")
+            write(tensors, path)
+
+        monkeypatch.setattr(checkpoint, "save_file", full)
+        assert run_small(tmp_path) == 2
+        assert "No space left on device" in capsys.readouterr().err
+        summary = json.loads((folder(tmp_path) / "summary.json").read_text())
+        assert summary["status"] == "failed"
+        monkeypatch.undo()
+        assert run_small(tmp_path) == 0
+        assert "goes on after batch" in capsys.readouterr().err
+        self.check_equal(unbroken, tmp_path)
+
+    def check_equal(self, one: Path, two: Path) -> None:
+        for name in ("accuracy.json", "config.yaml"):
+            assert (folder(one) / name).read_bytes() == (folder(two) / name).read_bytes()
+        logs = [(folder(out) / "steps.jsonl").read_text().splitlines() for out in (one, two)]
+        steps = [[json.loads(line) | {"seconds": 0} for line in log] for log in logs]
+        assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize("method", ["er", "derpp", "ocm+ccldc", "gsa+sdc", "onpro+ccl"])
+def test_every_kind_of_method_can_be_run(method: str, tmp_path: Path) -> None:
+    assert run_small(tmp_path, "--test-per-class", "2", method=method) == 0
+
+
+def test_a_blurry_stream_runs_without_boundaries(tmp_path: Path) -> None:
+    assert run_small(tmp_path, "--blur", "0.2", method="er+ccldc") == 0
+
+
+def test_a_method_that_needs_boundaries_refuses_a_blurry_stream(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_small(tmp_path / "new", "--blur", "0.2", method="gsa") == 2
+    assert "does not tell" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_several_methods_and_seeds_make_a_table_and_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "runs")
+    assert run_small(tmp_path / "runs", "--seeds", "0-1", method="er er+ccldc") == 0
+    capsys.readouterr()
+    assert command("table", out, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["method"], row["n"]) for row in rows] == [("er", 2), ("er+ccldc", 2)]
+    assert rows[1]["gain"]["n"] == 2
+    assert {"AA", "LA", "FM", "RF", "cost"} <= rows[0].keys()
+    assert command("report", out, "--out", str(tmp_path / "page.html")) == 0
+    assert "er+ccldc" in (tmp_path / "page.html").read_text()
