@@ -54,7 +54,7 @@ def through_run(wanted: Resolved) -> float:
         learn_task(self, *args)
         seconds += time.perf_counter() - start
 
-    running._Run._learn_task = timed  # type: ignore[method-assign]
+    running._Run._learn_task = timed  # type: ignore[method-assign, assignment]
     try:
         with tempfile.TemporaryDirectory() as folder:
             run(wanted, Path(folder), Silent())
