@@ -23,7 +23,7 @@ ROUNDS = 3
 
 
 class Silent(Console):
-    """A console whose evaluation time is taken out: it notes when each task has been learnt."""
+    """A console that prints nothing."""
 
     def _line(self, text: str) -> None:
         pass

@@ -39,6 +39,13 @@ def test_the_examples_of_this_page_run(
         METHODS.update(known)
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    missing = [x for x in links if "://" not in x and not (page.parent / x).exists()]
+    assert not missing
+
+
 def test_every_method_has_a_page() -> None:
     pages = {page.stem for page in (ROOT / "docs/methods").glob("*.md")}
     assert pages >= {*METHODS, "ccldc", "README"}

@@ -5,6 +5,7 @@ Nothing here imports torch before a command needs it, so that help and tables co
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,8 +14,6 @@ from typing import NoReturn
 from peerlearn import __version__
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.experiment.settings import (
-    CHAIN,
-    COLLABORATION,
     DATA,
     FIELDS,
     convert,
@@ -22,6 +21,7 @@ from peerlearn.experiment.settings import (
     published_combinations,
     read_file,
     resolve,
+    unread,
 )
 
 STYLES = ("text", "markdown", "latex", "csv", "json")
@@ -42,16 +42,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args, unknown = parser.parse_known_args(arguments)
         if unknown:
             _refuse_unknown(args, unknown[0])
-        return int(args.act(args) or 0)
+        code = int(args.act(args) or 0)
+        sys.stdout.flush()
+        return code
     except UserError as error:
         print(f"peerlearn: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\npeerlearn: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone
-        return 0
+    except BrokenPipeError:  # whoever read our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _refuse_unknown(args: argparse.Namespace, flag: str) -> NoReturn:
@@ -120,29 +122,31 @@ def _run(args: argparse.Namespace) -> int:
     flags = {name: convert(name, value, f"--{name}") for name, value in given.items()}
     file = read_file(args.config) if args.config else {}
     seeds = parse_seeds(args.seeds)
-    alone = all("+" not in method for method in args.methods)
-    for name in (*COLLABORATION, *CHAIN):
-        if alone and name in flags:
+    for name in flags:
+        if all(name in unread(method) for method in args.methods):
             raise UserError(
-                f"--{name}: {' and '.join(args.methods)} do not collaborate; "
-                f"leave it out, or take {args.methods[0]}+ccldc"
+                f"--{name}: {' and '.join(args.methods)} cannot use it; leave it out, or choose "
+                "a method that can"
             )
     wanted = [
         resolve({**flags, "method": method, "seed": seed}, file)
         for seed in seeds
         for method in dict.fromkeys(args.methods)
     ]
-    from peerlearn.experiment.run import Stopped, Watcher, run
+    from peerlearn.experiment.files import RunFolder
+    from peerlearn.experiment.run import Stopped, run
     from peerlearn.experiment.watch import Console, TensorBoard
 
-    watcher: Watcher = Console()
-    if args.tensorboard:
-        watcher = TensorBoard(Console(), args.tensorboard)
+    for one in wanted:  # a folder with other settings is refused before hours of work
+        RunFolder(args.out, one.settings).settle(one)
+    watcher = TensorBoard(args.tensorboard) if args.tensorboard else Console()
     try:
         summaries = [run(one, args.out, watcher, args.root) for one in wanted]
     except Stopped:
         print("\npeerlearn: stopped and saved; the same command goes on from here", file=sys.stderr)
         return 130
+    finally:
+        watcher.close()
     if args.json:
         print(json.dumps(summaries, indent=1))
     else:
@@ -163,8 +167,10 @@ def _report(args: argparse.Namespace) -> None:
     from peerlearn.report import read_runs, render
 
     page = render([run for root in args.runs for run in read_runs(root)], args.title)
+    draft = args.out.with_name(f".{args.out.name}.new")
     try:
-        args.out.write_text(page, encoding="utf-8")
+        draft.write_text(page, encoding="utf-8")
+        draft.replace(args.out)
     except OSError as error:
         raise UserError(
             f"{args.out}: cannot be written ({error.strerror}); choose another --out"

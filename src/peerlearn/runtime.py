@@ -5,6 +5,9 @@ import resource
 import sys
 from pathlib import Path
 
+import torch
+
+_THREADS = torch.get_num_threads()  # before anybody changes it
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from glibc's malloc.h
 
 
@@ -20,6 +23,11 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, -1))
+
+
+def available_threads() -> int:
+    """How many threads torch takes by itself on this machine."""
+    return _THREADS
 
 
 def reset_peak_memory() -> None:
@@ -40,5 +48,5 @@ def peak_memory() -> int:
     except OSError:
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024
+    peaks = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(peaks[0]) * 1024 if peaks else 0

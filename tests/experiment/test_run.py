@@ -4,6 +4,8 @@ import json
 import multiprocessing
 import os
 import random
+import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -90,11 +92,21 @@ class TestASecondCall:
         assert "lr 0.0005 there, 0.01 here" in capsys.readouterr().err
         assert (folder(unbroken) / "accuracy.json").read_bytes() == before
 
+    def test_on_other_images_is_refused(
+        self, unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.copytree(unbroken, tmp_path / "copy")
+        config = folder(tmp_path / "copy") / "config.yaml"
+        config.write_text(re.sub("fingerprint: .*", "fingerprint: other", config.read_text()))
+        (config.parent / "summary.json").unlink()
+        assert run_small(tmp_path / "copy") == 2
+        assert "a run on other images of mini" in capsys.readouterr().err
+
     def test_while_the_first_still_works_is_refused(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        settings = running.Resolved(running.Settings(method="er_ace+ccldc", memory=20), {})
-        with files.RunFolder(tmp_path, settings.settings).locked():
+        settings = running.Settings(method="er_ace+ccldc", memory=20)
+        with files.RunFolder(tmp_path, settings).locked():
             assert run_small(tmp_path) == 2
         assert "another process is working" in capsys.readouterr().err
 
@@ -125,6 +137,21 @@ class TestABrokenRun:
         assert run_small(tmp_path) == 0
         assert "goes on after batch 4 of 10" in capsys.readouterr().err
         self.check_equal(unbroken, tmp_path)
+
+    def test_asked_to_stop_while_evaluating_does_not_begin_the_next_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        add = running.Scores.add
+
+        def interrupted(scores, learner, tests):  # type: ignore[no-untyped-def]
+            if len(tests) == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+            add(scores, learner, tests)
+
+        monkeypatch.setattr(running.Scores, "add", interrupted)
+        assert run_small(tmp_path, method="er er_ace") == 130
+        assert json.loads((folder(tmp_path, "er") / "summary.json").read_text())["status"] == "done"
+        assert not folder(tmp_path, "er_ace").exists()
 
     def test_killed_at_ten_random_moments_ends_with_the_same_bytes(
         self, unbroken: Path, tmp_path: Path

@@ -64,8 +64,15 @@ def test_a_damaged_step_in_the_middle_is_named_by_its_line(fabricate_run: Fabric
         read_runs(path.parent)
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "summary.json", "accuracy.json",
-                                  "environment.json", "steps.jsonl"])  # fmt: skip
+def test_a_run_that_is_just_starting_is_left_out(fabricate_run: Fabricate) -> None:
+    folder = fabricate_run()
+    (folder / "summary.json").unlink()
+    with pytest.raises(UserError, match="no runs in this folder"):
+        read_runs(folder)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "accuracy.json", "environment.json",
+                                  "steps.jsonl"])  # fmt: skip
 def test_a_missing_file_of_a_finished_run_is_named_with_a_remedy(
     fabricate_run: Fabricate, name: str
 ) -> None:

@@ -87,12 +87,17 @@ def locked(path: Path) -> Iterator[None]:
         return
     import fcntl
 
-    with path.open("w") as file:
+    while True:
+        file = path.open("w")
         fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:  # who waits on the removed file finds the work done, or does it once more
-            path.unlink(missing_ok=True)
+        if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+            break
+        file.close()  # its holder has removed it while we waited: only the present one counts
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        file.close()
 
 
 def _write(path: Path, count: int, height: int, width: int, images: Iterator[Pixels]) -> None:

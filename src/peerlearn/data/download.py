@@ -94,8 +94,10 @@ def get(
             try:
                 _verify(part, archive.md5, "it was removed; run the same command again")
                 _install(part, folder)
-            finally:
+            except UserError:  # what is wrong with it will not mend; an interrupted one stays
                 part.unlink(missing_ok=True)
+                raise
+            part.unlink(missing_ok=True)
             return folder
 
 

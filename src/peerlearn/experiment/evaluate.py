@@ -9,8 +9,6 @@ from peerlearn.data import ImageSet
 from peerlearn.learner import OnlineLearner
 from peerlearn.metrics import AccuracyMatrix
 
-NAMES = ("ensemble", "peers", "ncm")
-
 
 class Scores:
     """The accuracy matrices of a run, a row added after each task."""

@@ -16,14 +16,22 @@ from typing import Any
 import yaml
 
 from peerlearn.errors import UserError
-from peerlearn.experiment.settings import SCHEMA, Resolved, Settings, differences
+from peerlearn.experiment.settings import (
+    DATA,
+    MACHINE,
+    SCHEMA,
+    Resolved,
+    Settings,
+    differences,
+)
+from peerlearn.runtime import available_threads
 
 
 class RunFolder:
     """The folder of one run: runs/<data>/<method>/m<memory>/seed<k>."""
 
     def __init__(self, out: Path, settings: Settings) -> None:
-        data = Path(settings.data).name if "/" in settings.data else settings.data
+        data = settings.data if settings.data in DATA else Path(settings.data).resolve().name
         place = (data, settings.method, f"m{settings.memory}", f"seed{settings.seed}")
         self.path = out.joinpath(*place)
         self.checkpoint = self.path / "checkpoint"
@@ -62,12 +70,13 @@ class RunFolder:
                 f"{path}: cannot be read ({error}); remove {self.path} to begin this run anew"
             ) from error
 
-    def write(self, name: str, content: Any) -> None:
-        """Replace a file as a whole; a crash leaves the old one."""
+    def write(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Replace a file as a whole; a crash leaves the old one. Returns what it now holds."""
+        content = _without_nan(content)
         if name.endswith(".yaml"):
             text = yaml.safe_dump(content, sort_keys=False)
         else:
-            text = json.dumps(_without_nan(content), indent=1) + "\n"
+            text = json.dumps(content, indent=1) + "\n"
         draft = self.path / f".{name}.new"
         try:
             with draft.open("w") as file:
@@ -76,16 +85,39 @@ class RunFolder:
                 os.fsync(file.fileno())
             os.replace(draft, self.path / name)
         except OSError as error:
-            raise UserError(
-                f"{self.path / name}: cannot be written ({error.strerror}); free some space or "
-                "choose another --out, and start the same command again"
-            ) from error
+            raise self.unwritable(name, error) from error
+        return content
 
-    def claim(self, wanted: Resolved) -> None:
-        """Write the settings of a new run."""
-        if not (self.path / "config.yaml").exists():
-            content = {"schema": SCHEMA, "settings": dataclasses.asdict(wanted.settings)}
-            self.write("config.yaml", content | {"origins": wanted.origins})
+    def unwritable(self, name: str, error: OSError) -> UserError:
+        """What to say when a file cannot be written."""
+        return UserError(
+            f"{self.path / name}: cannot be written ({error.strerror}); free some space or "
+            "choose another --out, and start the same command again"
+        )
+
+    def finished(self, wanted: Resolved) -> dict[str, Any] | None:
+        """The summary of this run if it has come to its end, with the same settings."""
+        self.settle(wanted)
+        found = self.read("summary.json")
+        done = isinstance(found, dict) and found.get("status") == "done"
+        return found if done else None
+
+    def claim(self, wanted: Resolved, data: str) -> Settings:
+        """Write the settings of a new run; for an old one, see that it began with the same data.
+
+        data: a fingerprint of the images. Returns the settings to use.
+        """
+        settings = self.settle(wanted)
+        found = self.read("config.yaml")
+        if found is None:
+            content = {"schema": SCHEMA, "settings": dataclasses.asdict(settings)}
+            self.write("config.yaml", content | {"origins": wanted.origins, "fingerprint": data})
+        elif found.get("fingerprint") != data:
+            raise UserError(
+                f"{self.path}: holds a run on other images of {settings.data}; choose another "
+                "--out, or remove that folder"
+            )
+        return settings
 
     def settle(self, wanted: Resolved) -> Settings:
         """The settings to use; those of a run that is there already must be the same.
@@ -95,7 +127,7 @@ class RunFolder:
         """
         found = self.read("config.yaml")
         if found is None:
-            return wanted.settings
+            return _with_threads(wanted.settings)
         theirs = found.get("settings", {}) if isinstance(found, dict) else {}
         differ = differences(wanted.settings, theirs)
         if differ:
@@ -105,10 +137,17 @@ class RunFolder:
             )
         kept = {
             name: theirs[name]
-            for name in ("device", "threads")
+            for name in MACHINE
             if name in theirs and wanted.origins[name] == "default"
         }
-        return dataclasses.replace(wanted.settings, **kept)
+        return _with_threads(dataclasses.replace(wanted.settings, **kept))
+
+
+def _with_threads(settings: Settings) -> Settings:
+    """0 threads stand for as many as the machine offers; a run records how many that was."""
+    if settings.threads < 0:
+        raise UserError(f"--threads: must be 0 (all) or more, got {settings.threads}")
+    return dataclasses.replace(settings, threads=settings.threads or available_threads())
 
 
 def environment(threads: int, device: str) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """One run: train over the stream, evaluate after each task, go on after a crash."""
 
+import hashlib
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -19,7 +20,7 @@ from peerlearn.data import Dataset, load
 from peerlearn.errors import UserError
 from peerlearn.experiment.evaluate import Scores
 from peerlearn.experiment.files import RunFolder, environment
-from peerlearn.experiment.settings import COLLABORATION, SCHEMA, Resolved, Settings
+from peerlearn.experiment.settings import COLLABORATION, FIELDS, SCHEMA, Resolved, Settings
 from peerlearn.learner import Collaboration, OnlineLearner, collaboration
 from peerlearn.learner.presets import authors_options, find_method
 from peerlearn.nets import ResNet18
@@ -39,7 +40,7 @@ class Stopped(Exception):  # noqa: N818
 class Watcher(Protocol):
     """Who is told how a run goes on."""
 
-    def begin(self, settings: Settings, batches: int, done: int) -> None:
+    def begin(self, settings: Settings, card: str, batches: int, done: int) -> None:
         """A run begins, or goes on after `done` of its batches."""
 
     def step(self, batch: int, task: int, losses: dict[str, float]) -> None:
@@ -48,8 +49,17 @@ class Watcher(Protocol):
     def task(self, task: int, summary: dict[str, Any]) -> None:
         """A task has been evaluated."""
 
-    def end(self, summary: dict[str, Any], reused: bool) -> None:
-        """The run is finished, now or before."""
+    def end(self, summary: dict[str, Any]) -> None:
+        """The run is finished."""
+
+    def reuse(self, settings: Settings, summary: dict[str, Any]) -> None:
+        """The run was finished before."""
+
+    def decoding(self, done: int, total: int) -> None:
+        """Images of the data set are being decoded."""
+
+    def close(self) -> None:
+        """No more runs are to come."""
 
 
 def run(wanted: Resolved, out: Path, watcher: Watcher, root: Path | None = None) -> dict[str, Any]:
@@ -58,22 +68,30 @@ def run(wanted: Resolved, out: Path, watcher: Watcher, root: Path | None = None)
     out: the folder of all runs. root: where data sets lie, if not in the usual places.
     """
     folder = RunFolder(out, wanted.settings)
-    settings = folder.settle(wanted)
-    found = folder.read("summary.json")
-    if isinstance(found, dict) and found.get("status") == "done":
-        watcher.begin(settings, 0, 0)
-        watcher.end(found, reused=True)
-        return found
-    keep_freed_memory()
-    reset_peak_memory()
-    if settings.threads:
+    found = folder.finished(wanted)
+    if found is None:
+        settings = folder.settle(wanted)
+        keep_freed_memory()
+        reset_peak_memory()
         torch.set_num_threads(settings.threads)
-    data = load(settings.data, root, size=settings.image_size)
-    stream = make_stream(settings, data)
-    learner = make_learner(settings, stream)  # what cannot be is refused before a folder is made
-    with folder.locked():
-        folder.claim(wanted)
-        return _Run(settings, folder, stream, learner, watcher).go_on()
+        data = load(settings.data, root, size=settings.image_size, progress=watcher.decoding)
+        stream = make_stream(settings, data)
+        learner = make_learner(settings, stream)  # what cannot be is refused before files are made
+        with folder.locked():
+            settings = folder.claim(wanted, fingerprint(data))
+            found = folder.finished(wanted)  # by another process, in the meantime
+            if found is None:
+                return _Run(settings, folder, stream, learner, watcher).go_on()
+    watcher.reuse(wanted.settings, found)
+    return found
+
+
+def fingerprint(data: Dataset) -> str:
+    """What tells one state of a data set from another: its labels, names and sizes."""
+    digest = hashlib.sha256(repr((data.train.class_names, data.train.x.shape)).encode())
+    for part in (data.train, data.test):
+        digest.update(part.y.numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def make_stream(settings: Settings, data: Dataset) -> Stream:
@@ -93,7 +111,7 @@ def make_learner(settings: Settings, stream: Stream) -> OnlineLearner:
     """The learner of a run, untrained."""
     base, plus, kind = settings.method.partition("+")
     chosen = find_method(base)
-    own = {k: getattr(settings, k) for k in chosen.own_settings() if hasattr(settings, k)}
+    own = {k: getattr(settings, k) for k in chosen.own_settings() if k in FIELDS}
     method = chosen(stream.info, **authors_options(base, settings.profile), **own)
     c = Collaboration()
     if plus:
@@ -103,8 +121,8 @@ def make_learner(settings: Settings, stream: Stream) -> OnlineLearner:
             magnitude=settings.magnitude or 0,
             per_sample=bool(settings.per_sample),
         )
-        c = collaboration(kind, base, chain=chain, profile=settings.profile)
-        c = replace(c, **{name: getattr(settings, name) for name in COLLABORATION})
+        given = {name: getattr(settings, name) for name in COLLABORATION}
+        c = collaboration(kind, base, chain=chain, profile=settings.profile, **given)
     normalise: dict[str, Any] = IMAGENET if settings.normalise else {}
     net = partial(
         ResNet18,
@@ -152,21 +170,29 @@ class _Run:
         self.folder.write("environment.json", environment(threads, self.settings.device))
         self._write_results("running")
         total = sum(len(task) for task in self.stream.tasks)
-        self.watcher.begin(self.settings, total, self.learner.progress.batches)
+        done = self.learner.progress.batches
+        self.watcher.begin(self.settings, self.stream.card(), total, done)
         try:
-            with _asked_to_stop() as asked, self.folder.steps.open("a") as log:
-                for task in self.stream.tasks[len(self.scores.ensemble) :]:
-                    self._learn_task(task.index, log, asked)
-                    self._end_task(task.index, log)
+            with _asked_to_stop() as asked:
+                with self.folder.steps.open("a") as log:
+                    for task in self.stream.tasks[len(self.scores.ensemble) :]:
+                        self._learn_task(task.index, log, asked)
+                        self._end_task(task.index, log)
+                        if asked and task.index + 1 < len(self.stream.tasks):
+                            raise Stopped
+                summary = self._write_results("done")
+                self.watcher.end(summary)
+                if asked:  # what comes after this run was meant as well
+                    raise Stopped
+                return summary
         except (Stopped, KeyboardInterrupt):
             raise
-        except Exception:
+        except Exception as error:
             with suppress(UserError):  # a full disk must not hide what went wrong
                 self._write_results("failed")
+            if isinstance(error, OSError):
+                raise self.folder.unwritable("steps.jsonl", error) from error
             raise
-        summary = self._write_results("done")
-        self.watcher.end(summary, reused=False)
-        return summary
 
     def _learn_task(self, index: int, log: TextIO, asked: list[int]) -> None:
         task = self.stream.tasks[index]
@@ -229,12 +255,12 @@ class _Run:
             },
             "memory_classes": self.memory_classes,
         }
-        self.folder.write("summary.json", summary)
-        return summary
+        return self.folder.write("summary.json", summary)
 
     def _save(self, log: TextIO) -> None:
         """Save the learner together with all that this run has found so far."""
         log.flush()
+        os.fsync(log.fileno())
         extra = {
             "scores": self.scores.to_lists(),
             "memory_classes": self.memory_classes,
@@ -254,8 +280,7 @@ class _Run:
             self.train_seconds, self.eval_seconds = extra["seconds"]
             self.peak, log_bytes = extra["peak"], extra["log_bytes"]
         if self.folder.steps.exists():
-            with self.folder.steps.open("r+") as log:
-                log.truncate(log_bytes)
+            os.truncate(self.folder.steps, min(log_bytes, self.folder.steps.stat().st_size))
 
 
 @contextmanager

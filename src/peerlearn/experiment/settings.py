@@ -69,6 +69,7 @@ class Settings:
 
 FIELDS = {f.name: f for f in dataclasses.fields(Settings)}
 MACHINE = ("device", "threads")  # taken over from a run that is resumed, unless given
+METHOD_OWN = ("alpha", "beta", "similarity_weight")  # read by some methods only
 COLLABORATION = ("peers", "label_weight", "lesson_weight", "temperature")
 CHAIN = ("stages", "ops", "magnitude", "per_sample")
 
@@ -91,7 +92,6 @@ DATA = {
         (5000,), {"tasks": 10, "stem": "7x7", "normalise": True, "ops": 3, "magnitude": 11}
     ),
 }
-SEEDS = tuple(range(10))  # of the published runs
 
 
 class Resolved(NamedTuple):
@@ -118,10 +118,23 @@ def resolve(flags: Mapping[str, Any], file: Mapping[str, Any] | None = None) -> 
         for name, value in layer.items():
             if value is not None:
                 values[name], origins[name] = value, origin
-    for name in (*COLLABORATION, *CHAIN):
-        if "+" not in method:
-            values[name] = None
+    for name in unread(method):
+        values[name], origins[name] = None, "default"
     return Resolved(Settings(**values), origins)
+
+
+def unread(method: str) -> list[str]:
+    """The settings that a method has no use for."""
+    from peerlearn.learner.presets import PRESETS, find_method
+
+    base, plus, kind = method.partition("+")
+    own = find_method(base).own_settings()
+    names = [name for name in METHOD_OWN if name not in own]
+    if not plus:
+        names += [*COLLABORATION, *CHAIN]
+    elif kind in PRESETS and PRESETS[kind].stages is not None:
+        names.append("stages")
+    return names
 
 
 def _preset(data: str, method: str, given: Mapping[str, Any]) -> dict[str, Any]:

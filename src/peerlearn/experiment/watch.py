@@ -2,27 +2,33 @@
 
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 from peerlearn.errors import UserError
+from peerlearn.experiment.files import RunFolder
 from peerlearn.experiment.settings import Settings
 
 
 class Console:
-    """Tells a person how a run goes on."""
+    """Tells a person how runs go on; the protocol card once, before the first of a kind."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.out = stream or sys.stderr
         self.live = self.out.isatty()
-        self.label, self.scores = "", ""
-        self.total = self.done = 0
+        self.label, self.scores, self.card = "", "", ""
+        self.total = self.done = self.first = 0
         self.started = self.shown = 0.0
 
-    def begin(self, settings: Settings, batches: int, done: int) -> None:
+    def begin(self, settings: Settings, card: str, batches: int, done: int) -> None:
         """Name the run, and say where it goes on."""
-        self.label = f"{settings.method} {settings.data} m{settings.memory} seed {settings.seed}"
+        self.label = label(settings)
         self.total, self.done, self.first, self.scores = batches, done, done, ""
         self.started = self.shown = time.monotonic()
+        if card != self.card and self.live:
+            self._line(card)
+        self.card = card
         if done:
             self._line(f"{self.label}: goes on after batch {done} of {batches}")
 
@@ -38,8 +44,7 @@ class Console:
         loss = f"loss {losses['base']:.2f}" if "base" in losses else ""
         parts = [f"task {task + 1}", f"batch {batch}/{self.total}", loss, self.scores]
         text = ", ".join(part for part in parts if part)
-        self.out.write(f"\r\x1b[K{self.label}: {text}, {duration(left)} left")
-        self.out.flush()
+        self._write(f"\r\x1b[K{self.label}: {text}, {duration(left)} left")
 
     def task(self, task: int, summary: dict[str, Any]) -> None:
         """A line for the task that has ended."""
@@ -48,53 +53,80 @@ class Console:
         batches = f"batch {self.done}/{self.total}"
         self._line(f"{self.label}: task {task + 1} done, {batches}, {self.scores}, {seconds}")
 
-    def end(self, summary: dict[str, Any], reused: bool) -> None:
+    def end(self, summary: dict[str, Any]) -> None:
         """A line for the run."""
-        metrics = " ".join(f"{name} {percent(summary[name])}" for name in ("AA", "LA", "FM", "RF"))
-        self._line(f"{self.label}: {'was done before' if reused else 'done'}, {metrics}")
+        self._line(f"{self.label}: done, {_metrics(summary)}")
+
+    def reuse(self, settings: Settings, summary: dict[str, Any]) -> None:
+        """A line for a run that was finished before."""
+        self._line(f"{label(settings)}: was done before, {_metrics(summary)}")
+
+    def decoding(self, done: int, total: int) -> None:
+        """Renew the line while images are decoded, which happens once per data set."""
+        now = time.monotonic()
+        if self.live and now - self.shown > 0.2:
+            self.shown = now
+            self._write(f"\r\x1b[Kdecoding images, once: {done} of {total}")
+
+    def close(self) -> None:
+        """Nothing is left to say."""
 
     def _line(self, text: str) -> None:
-        self.out.write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
-        self.out.flush()
+        self._write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        with suppress(BrokenPipeError):  # training goes on when nobody reads
+            self.out.write(text)
+            self.out.flush()
 
 
-class TensorBoard:
-    """Passes everything on, and writes it for TensorBoard as well."""
+class TensorBoard(Console):
+    """Tells the same, and writes it for TensorBoard as well."""
 
-    def __init__(self, inner: Console, folder: str) -> None:
+    def __init__(self, folder: str, stream: TextIO | None = None) -> None:
+        super().__init__(stream)
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise UserError(
                 "--tensorboard: TensorBoard is not installed; pip install 'peerlearn[tensorboard]'"
             ) from error
-        self.inner, self.folder, self.make = inner, folder, SummaryWriter
+        self.folder, self.make = Path(folder), SummaryWriter
         self.writer: Any = None
-        self.batch = 0
 
-    def begin(self, settings: Settings, batches: int, done: int) -> None:
-        """Open a log for the run."""
-        self.inner.begin(settings, batches, done)
-        place = (settings.data, settings.method, f"m{settings.memory}", f"seed{settings.seed}")
-        self.writer = self.make("/".join((self.folder, *place)), purge_step=done)
+    def begin(self, settings: Settings, card: str, batches: int, done: int) -> None:
+        """Open a log for the run; of a resumed one, what is to be learnt again is forgotten."""
+        super().begin(settings, card, batches, done)
+        self.close()
+        place = RunFolder(self.folder, settings).path
+        self.writer = self.make(str(place), purge_step=done + 1 if done else None)
 
     def step(self, batch: int, task: int, losses: dict[str, float]) -> None:
         """Log the losses."""
-        self.inner.step(batch, task, losses)
-        self.batch = batch
+        super().step(batch, task, losses)
         for name, value in losses.items():
             self.writer.add_scalar(f"loss/{name}", value, batch)
 
     def task(self, task: int, summary: dict[str, Any]) -> None:
         """Log the metrics."""
-        self.inner.task(task, summary)
+        super().task(task, summary)
         for name in ("AA", "LA", "FM", "RF"):
-            self.writer.add_scalar(f"metric/{name}", summary[name], self.batch)
+            if summary[name] is not None:
+                self.writer.add_scalar(f"metric/{name}", summary[name], self.done)
 
-    def end(self, summary: dict[str, Any], reused: bool) -> None:
-        """Close the log."""
-        self.inner.end(summary, reused)
-        self.writer.close()
+    def close(self) -> None:
+        """Write what is left."""
+        if self.writer is not None:
+            self.writer.close()
+
+
+def label(settings: Settings) -> str:
+    """A run in a few words."""
+    return f"{settings.method} {settings.data} m{settings.memory} seed {settings.seed}"
+
+
+def _metrics(summary: dict[str, Any]) -> str:
+    return " ".join(f"{name} {percent(summary[name])}" for name in ("AA", "LA", "FM", "RF"))
 
 
 def percent(value: float | None) -> str:

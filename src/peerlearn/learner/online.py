@@ -51,7 +51,7 @@ class OnlineLearner:
         device: str | torch.device = "cpu",
         precision: Precision = "fp32",
     ) -> None:
-        self.device = torch.device(device)
+        self.device = _usable(device)
         if updates < 1:
             raise UserError(f"updates must be at least 1, got {updates}")
         if precision not in ("fp32", "bf16", "fp16"):
@@ -303,6 +303,14 @@ class OnlineLearner:
         is changed.
         """
         return checkpoint.load(self, Path(path))
+
+
+def _usable(device: str | torch.device) -> torch.device:
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"device {str(device)!r} cannot be used ({reason}); take cpu") from error
 
 
 def _answers(brain: Brain, views: list[Tensor]) -> list[Tensor]:

@@ -88,9 +88,17 @@ PRESETS = {
 
 
 def collaboration(
-    preset: str, method: str, *, chain: ViewChain | None = None, profile: str = "paper"
+    preset: str,
+    method: str,
+    *,
+    chain: ViewChain | None = None,
+    profile: str = "paper",
+    **given: Any,
 ) -> Collaboration:
-    """The collaboration of a name such as "ccldc" with the published weights of a method."""
+    """The collaboration of a name such as "ccldc" with the published weights of a method.
+
+    given: fields of `Collaboration` that are to be otherwise, such as lesson_weight=1.
+    """
     if preset not in PRESETS:
         raise UserError(did_you_mean(f"there is no collaboration {preset!r}", preset, PRESETS))
     chosen = PRESETS[preset]
@@ -107,6 +115,7 @@ def collaboration(
         temperature=weights.temperature,
         chain=chain,
     )
+    made = replace(made, **given)
     return _as_in_the_authors_code(made, method) if profile == "authors" else made
 
 

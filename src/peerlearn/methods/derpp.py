@@ -1,5 +1,6 @@
 """DER++: dark experience replay with labels."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peerlearn.augment import Augment, partial
+from peerlearn.errors import UserError
 from peerlearn.memory import Reservoir
 from peerlearn.methods.base import (
     Answer,
@@ -50,6 +52,8 @@ class DERPP(Method[DarkDraw]):
         augment: Augment = partial,
     ) -> None:
         super().__init__(stream, replay_batch=replay_batch)
+        if not (0 <= alpha < math.inf and 0 <= beta < math.inf):
+            raise UserError(f"derpp: alpha and beta must be 0 or more, got {alpha} and {beta}")
         self.alpha, self.beta, self.augment = alpha, beta, augment
 
     def draw(

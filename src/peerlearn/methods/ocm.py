@@ -1,5 +1,6 @@
 """OCM: replay that keeps mutual information, with a previous model to stay close to."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peerlearn.augment import full
+from peerlearn.errors import UserError
 from peerlearn.losses import nt_xent, nt_xent_new, unit
 from peerlearn.memory import Reservoir
 from peerlearn.methods.base import (
@@ -55,6 +57,8 @@ class OCM(Method[OCMDraw]):
         self, stream: StreamInfo, *, replay_batch: int = 64, similarity_weight: float = 0.5
     ) -> None:
         super().__init__(stream, replay_batch=replay_batch)
+        if not 0 <= similarity_weight < math.inf:
+            raise UserError(f"ocm: similarity_weight must be 0 or more, got {similarity_weight}")
         self.similarity_weight = similarity_weight
         self.stride = max(1000, stream.num_classes)
 

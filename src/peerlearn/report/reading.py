@@ -110,7 +110,7 @@ def read_runs(root: Path) -> list[Run]:
     root = Path(root)
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; give the folder that `peerlearn run --out` wrote")
-    files = [file for name in ("config.yaml", "summary.json") for file in root.rglob(name)]
+    files = root.rglob("summary.json")  # a run that is just starting has none yet
     folders = {file.parent for file in files if file.resolve().parent.name.startswith("seed")}
     if not folders:
         raise UserError(

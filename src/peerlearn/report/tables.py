@@ -15,7 +15,10 @@ from peerlearn.report.statistics import PairedTest, paired_test
 
 METRICS = ("AA", "LA", "FM", "RF")
 HIGHER_IS_BETTER = frozenset({"AA", "LA"})
-STREAM = ("tasks", "batch", "blur", "train_per_class", "test_per_class", "image_size")  # settings
+STREAM = (  # settings in which a gain must not be sought
+    *("tasks", "batch", "blur", "train_per_class", "test_per_class", "image_size"),
+    *("width", "stem", "pool", "normalise", "replay_batch", "updates", "precision"),
+)
 NOTHING, MINUS = "–", "−"  # noqa: RUF001
 LEGEND = (
     "AA, LA, FM, RF in percent: mean ± sample standard deviation over n seeds.",
@@ -87,7 +90,7 @@ def _check_alike(runs: Sequence[Run]) -> None:
             raise UserError(f"{both} are both seed {run.seed}; remove one of the two folders")
         for name in {**before.settings, **run.settings}:
             mine, yours = before.settings.get(name), run.settings.get(name)
-            if name != "seed" and mine != yours:
+            if name not in ("seed", "device", "threads") and mine != yours:
                 raise UserError(
                     f"{both} differ in the setting {name} ({mine!r:.60}, {yours!r:.60}), so their "
                     "mean says nothing; keep them in different folders and make a table of each"
