@@ -4,6 +4,7 @@ A block that opens with ```python no-run is left out.
 """
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,12 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     missing = [x for x in links if "://" not in x and not (page.parent / x).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_this_example_runs(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script))
 
 
 def test_every_method_has_a_page() -> None:

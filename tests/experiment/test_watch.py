@@ -33,7 +33,7 @@ def test_a_file_gets_a_line_per_task() -> None:
     out = io.StringIO()
     tell(Console(out))
     assert out.getvalue().splitlines() == [
-        "er+ccldc mini m200 seed 0: task 1 done, batch 1/10, AA 50.0 LA 60.0, 9 s",
+        "er+ccldc mini m200 seed 0: task 1 done, batch 1/10, AA 50.0 LA 60.0, 9.0 s",
         "er+ccldc mini m200 seed 0: done, AA 50.0 LA 60.0 FM - RF 10.0",
     ]
 

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from peerlearn.errors import UserError
 from peerlearn.experiment.files import RunFolder
 from peerlearn.experiment.settings import Settings
+from peerlearn.units import duration, percent
 
 
 class Console:
@@ -127,26 +128,3 @@ def label(settings: Settings) -> str:
 
 def _metrics(summary: dict[str, Any]) -> str:
     return " ".join(f"{name} {percent(summary[name])}" for name in ("AA", "LA", "FM", "RF"))
-
-
-def percent(value: float | None) -> str:
-    """A share in [0, 1] as a person reads it.
-
-    >>> percent(0.5123), percent(None)
-    ('51.2', '-')
-    """
-    return "-" if value is None or value != value else f"{100 * value:.1f}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person reads them.
-
-    >>> duration(5), duration(192), duration(7300)
-    ('5 s', '3 min 12 s', '2 h 1 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.report.reading import Cost, Run, mean_std, method_key
 from peerlearn.report.statistics import PairedTest, paired_test
+from peerlearn.units import duration
 
 METRICS = ("AA", "LA", "FM", "RF")
 HIGHER_IS_BETTER = frozenset({"AA", "LA"})
@@ -197,19 +198,6 @@ def _minus(number: str) -> str:
 def times(factor: float) -> str:
     """Return a factor, such as 74.0x."""
     return f"{factor:.1f}x"
-
-
-def duration(seconds: float) -> str:
-    """Return a time in its two largest units.
-
-    >>> duration(21.53), duration(191.8), duration(7500)
-    ('21.5 s', '3 min 12 s', '2 h 5 min')
-    """
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    if round(seconds) < 3600:
-        return "{} min {} s".format(*divmod(round(seconds), 60))
-    return "{} h {} min".format(*divmod(round(seconds / 60), 60))
 
 
 def size(number: float) -> str:
