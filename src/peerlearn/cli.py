@@ -157,8 +157,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _table(args: argparse.Namespace) -> None:
+    from peerlearn.report.formats import render
     from peerlearn.report.reading import read_runs
-    from peerlearn.report.tables import render, summarise
+    from peerlearn.report.tables import summarise
 
     print(render(summarise([run for root in args.runs for run in read_runs(root)]), args.format))
 

@@ -8,17 +8,9 @@ import pytest
 
 from peerlearn.errors import UserError
 from peerlearn.report import read_runs
+from peerlearn.report.formats import MINUS, NOTHING, STYLES, duration, render, size
 from peerlearn.report.reading import Cost, Run
-from peerlearn.report.tables import (
-    MINUS,
-    NOTHING,
-    STYLES,
-    Row,
-    duration,
-    render,
-    size,
-    summarise,
-)
+from peerlearn.report.tables import Row, summarise
 
 HUMAN = ("text", "markdown", "latex")
 
