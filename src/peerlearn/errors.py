@@ -1,4 +1,4 @@
-"""The one error that is the caller's to mend."""
+"""The one error that the caller can put right."""
 
 import difflib
 from collections.abc import Iterable
@@ -15,5 +15,10 @@ def did_you_mean(problem: str, given: str, known: Iterable[str]) -> str:
     "there is no method 'err'; did you mean er?"
     """
     known = list(known)
-    near = difflib.get_close_matches(given, known, n=1)
-    return f"{problem}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
+    return problem + (nearest(given, known) or f"; known: {', '.join(known)}")
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """A question about the known name nearest to the one given; nothing if none is near."""
+    near = difflib.get_close_matches(given, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,159 @@
+"""The folder of one run: the only place that writes its files."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from peerlearn.errors import UserError
+from peerlearn.records.read import read_config, read_summary
+from peerlearn.records.schema import ACCURACY_SCHEMA, SCHEMA, Config, Summary, without_nan
+from peerlearn.settings import nest
+from peerlearn.storage import Busy, locked, replace_text
+
+LONGEST = 120  # characters of a variant's folder
+
+
+def run_path(
+    out: Path, *, data: str, method: str, memory: int, seed: int, variant: Mapping[str, Any]
+) -> Path:
+    """The folder of a run: out/<data>/<method>/m<memory>[/<variant>]/seed<k>."""
+    levels = [_safe(data), _safe(method), f"m{memory}"]
+    levels += [variant_name(variant)] if variant else []
+    return out.joinpath(*levels, f"seed{seed}")
+
+
+def variant_name(variant: Mapping[str, Any]) -> str:
+    """The settings of a variant as the name of a folder.
+
+    >>> variant_name({"lr": 0.01, "stages": 2})
+    'lr=0.01,stages=2'
+    """
+    exact = ",".join(f"{name}={shown(value)}" for name, value in variant.items())
+    safe = re.sub(r"[^A-Za-z0-9._=,+-]", "-", exact)
+    if safe == exact and len(safe) <= LONGEST:
+        return safe
+    digest = hashlib.sha256(exact.encode()).hexdigest()[:8]  # keeps apart what now looks alike
+    return f"{safe[: LONGEST - 9]}~{digest}"
+
+
+def shown(value: Any) -> str:
+    """A setting's value in a few characters."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "none"}[value]
+    if isinstance(value, list | tuple):
+        return "+".join(map(shown, value))
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _safe(name: str) -> str:
+    safe = re.sub(r"[^A-Za-z0-9._+-]", "-", name)
+    return safe if safe.strip(".") else f"_{safe}"
+
+
+class RunFolder:
+    """A run's files, each replaced as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoint = path / "checkpoint"
+        self.steps = path / "steps.jsonl"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out; freed by the system when this one ends, however it does."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with locked(self.path / ".lock", wait=False):
+                yield
+        except Busy:
+            raise UserError(
+                f"{self.path}: another process is working on this run; wait for it, or choose "
+                "another --out"
+            ) from None
+        except OSError as error:
+            if error.filename not in (str(self.path), str(self.path / ".lock")):
+                raise
+            raise UserError(
+                f"{self.path}: cannot be written ({error.strerror}); choose another --out"
+            ) from error
+
+    def config(self) -> Config | None:
+        """What config.yaml says, None if it is not there."""
+        return read_config(self.path) if (self.path / "config.yaml").exists() else None
+
+    def summary(self) -> Summary | None:
+        """What summary.json says, None if it is not there."""
+        return read_summary(self.path) if (self.path / "summary.json").exists() else None
+
+    def write_config(self, config: Config) -> None:
+        """Write the settings of a new run."""
+        content = config.model_dump()
+        content["settings"], content["schema"] = nest(content["settings"]), SCHEMA
+        text = yaml.safe_dump({"schema": SCHEMA, **without_nan(content)}, sort_keys=False)
+        self._write("config.yaml", text)
+
+    def write_summary(
+        self,
+        config: Config,
+        status: str,
+        *,
+        metrics: Mapping[str, Any],
+        peers: Sequence[Mapping[str, Any]] = (),
+        ncm: Mapping[str, Any] | None = None,
+        cost: Mapping[str, Any],
+        memory_classes: Sequence[Sequence[int]] = (),
+    ) -> dict[str, Any]:
+        """Write where the run stands; returns what the file now holds."""
+        return self._write_json("summary.json", {
+            "schema": SCHEMA, "status": status, "data": config.data, "method": config.method,
+            "memory": config.memory, "seed": config.seed, "variant": config.variant, **metrics,
+            "peers": peers, "ncm": ncm, "cost": cost, "memory_classes": memory_classes,
+        })  # fmt: skip
+
+    def write_accuracy(
+        self, class_names: Sequence[str], classes_per_task: int, matrices: Mapping[str, Any]
+    ) -> None:
+        """Write the matrices: "ensemble", "peers" and "ncm"."""
+        head = {"class_names": class_names, "classes_per_task": classes_per_task}
+        self._write_json("accuracy.json", {"schema": ACCURACY_SCHEMA, **head, **matrices})
+
+    def write_environment(self, facts: Mapping[str, Any]) -> None:
+        """Write versions, machine and command."""
+        self._write_json("environment.json", facts)
+
+    def log(
+        self, file: TextIO, batch: int, task: int, losses: Mapping[str, Any], seconds: float
+    ) -> None:
+        """Add a line to steps.jsonl, which the caller holds open."""
+        line = {"batch": batch, "task": task, "losses": losses, "seconds": seconds}
+        file.write(json.dumps(without_nan(line)) + "\n")
+
+    def truncate_log(self, size: int) -> None:
+        """Forget what was logged after the log had this size."""
+        if self.steps.exists():
+            os.truncate(self.steps, min(size, self.steps.stat().st_size))
+
+    def _write_json(self, name: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        plain: dict[str, Any] = without_nan(content)
+        self._write(name, json.dumps(plain, indent=1) + "\n")
+        return plain
+
+    def _write(self, name: str, text: str) -> None:
+        try:
+            replace_text(self.path / name, text)
+        except OSError as error:
+            raise self.unwritable(name, error) from error
+
+    def unwritable(self, name: str, error: OSError) -> UserError:
+        """What to say when a file cannot be written."""
+        return UserError(
+            f"{self.path / name}: cannot be written ({error.strerror}); free some space or "
+            "choose another --out, and start the same command again"
+        )

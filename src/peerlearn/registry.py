@@ -1,0 +1,237 @@
+"""Names and what they stand for: ours, those of installed packages, those of plug-in files."""
+
+import ast
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from peerlearn.errors import UserError, did_you_mean
+
+T = TypeVar("T")
+
+
+class Entry(NamedTuple):
+    """Where a name leads."""
+
+    target: str  # module:attribute
+    origin: str  # "" for ours; else the package and its version, or the file and its digest
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """What can be named in a command, by kind.
+
+    Our own entries are the classes in the modules of `home` that state a `name`; they are found by
+    reading the sources, so that a listing imports nothing. Packages of others add theirs by an
+    entry point of the group `peerlearn.<kind>s`, single files through `load_plugin`.
+    """
+
+    def __init__(self, kind: str, home: str, base: str) -> None:
+        """Look in the package or module `home` for subclasses of `base` (module:attribute)."""
+        self.kind, self.home, self.base = kind, home, base
+        self._added: dict[str, Entry] = {}
+        self._objects: dict[str, T] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries())
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries()
+
+    def __getitem__(self, name: str) -> T:
+        """What a name stands for: a known one, `package.module:name` or `path/to/file.py:name`."""
+        if name not in self._objects:
+            self._objects[name] = self._load(name)
+        return self._objects[name]
+
+    def add(self, thing: T, name: str | None = None, origin: str = "given by the program") -> T:
+        """Make a class or function known under its `name`, or the one given; returns it."""
+        name = name or str(getattr(thing, "name", "") or getattr(thing, "__name__", ""))
+        module = getattr(thing, "__module__", "")
+        known = self._entries().get(name)
+        if known and known.origin != origin and name not in self._added:
+            owner = known.origin or "Peerlearn itself"
+            raise UserError(
+                f"{origin}: there is a {self.kind} {name!r} already, of {owner}; take another name"
+            )
+        self._added[name] = Entry(f"{module}:{getattr(thing, '__qualname__', name)}", origin)
+        self._objects[name] = thing
+        return thing
+
+    def origin(self, name: str) -> str:
+        """Whose it is: "" for ours, else a package and its version, or a file and its digest."""
+        if name in self._entries():
+            return self._entries()[name].origin
+        target = name.rpartition(":")[0]
+        path = Path(target)
+        return _mark(path) if path.suffix == ".py" else target
+
+    def summary(self, name: str) -> str:
+        """The first line of what its docstring says, read from its source."""
+        if name in self._objects:
+            text = getattr(self._objects[name], "__doc__", None) or ""
+        else:
+            module, _, attribute = self._entries()[name].target.partition(":")
+            classes = _definitions(module)
+            node = classes.get(attribute)
+            text = (ast.get_docstring(node) if node else None) or ""
+        return text.splitlines()[0] if text else ""
+
+    def _entries(self) -> dict[str, Entry]:
+        return {**_of_home(self.home), **_of_packages(f"peerlearn.{self.kind}s"), **self._added}
+
+    def _load(self, name: str) -> T:
+        entries = self._entries()
+        if name not in entries and ":" in name:
+            return self._load_target(name)
+        if name not in entries:
+            raise UserError(did_you_mean(f"there is no {self.kind} {name!r}", name, entries))
+        module, _, attribute = entries[name].target.partition(":")
+        found: T = getattr(import_module(module), attribute)
+        return found
+
+    def _load_target(self, target: str) -> T:
+        place, _, attribute = target.rpartition(":")
+        try:
+            module = load_file(Path(place)) if place.endswith(".py") else import_module(place)
+        except ModuleNotFoundError as error:
+            raise UserError(f"{self.kind} {target!r}: {error}; is it installed?") from error
+        if not hasattr(module, attribute):
+            known = [key for key in vars(module) if not key.startswith("_")]
+            raise UserError(did_you_mean(f"{place} has no {attribute!r}", attribute, known))
+        found: T = getattr(module, attribute)
+        return found
+
+
+def load_plugin(path: Path, registries: Mapping[str, Registry[Any]]) -> list[str]:
+    """Run a file and make known all its classes that have a `name`; which, such as "method pcr".
+
+    A class belongs to the first registry whose base it extends.
+    """
+    module, mark = load_file(path), _mark(path)
+    added = []
+    for thing in list(vars(module).values()):
+        if not isinstance(thing, type) or thing.__module__ != module.__name__:
+            continue
+        if not isinstance(thing.__dict__.get("name"), str):
+            continue
+        for registry in registries.values():
+            home, _, base = registry.base.partition(":")
+            if issubclass(thing, getattr(import_module(home), base)):
+                registry.add(thing, origin=mark)
+                added.append(f"{registry.kind} {thing.__dict__['name']}")
+                break
+    if not added:
+        raise UserError(
+            f"--plugin {path}: holds nothing to add; give a class of yours a `name`, such as "
+            'name = "mine", and let it extend what it is: Method, Wrapper, torch.nn.Module, ...'
+        )
+    return added
+
+
+def load_file(path: Path) -> Any:
+    """Run a Python file as a module, once per content."""
+    try:
+        mark = _mark(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); name a Python file") from error
+    name = f"peerlearn_plugin_{path.stem}_{mark.rpartition(' ')[2]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path}: is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except UserError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        why = f"{type(error).__name__}: {error}"
+        raise UserError(f"{path}: fails when it is run ({why}); put that right") from error
+    return module
+
+
+def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's `__getattr__` that imports the module behind a name when it is first used."""
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return find
+
+
+def _mark(path: Path) -> str:
+    """A file and its content in a few characters."""
+    return f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+
+
+@cache
+def _of_home(home: str) -> dict[str, Entry]:
+    """Classes that state a name, by name, in the modules of a package or in one module."""
+    found = {}
+    for module in _modules(home):
+        for attribute, node in _definitions(module).items():
+            name = _stated_name(node)
+            if name is not None:
+                found[name] = Entry(f"{module}:{attribute}", "")
+    return found
+
+
+def _modules(home: str) -> list[str]:
+    spec = _spec(home)
+    if spec is None or spec.submodule_search_locations is None:
+        return [home]
+    folder = Path(spec.submodule_search_locations[0])
+    return [f"{home}.{path.stem}" for path in sorted(folder.glob("*.py")) if path.stem[0] != "_"]
+
+
+@cache
+def _definitions(module: str) -> dict[str, ast.ClassDef | ast.FunctionDef]:
+    """The classes and functions of a module, read from its source."""
+    spec = _spec(module)
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        return {}
+    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    return {node.name: node for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+
+
+def _stated_name(node: ast.ClassDef | ast.FunctionDef) -> str | None:
+    for line in node.body if isinstance(node, ast.ClassDef) else ():
+        match line:
+            case (
+                ast.Assign(targets=[ast.Name(id="name")], value=ast.Constant(value=str(text)))
+                | ast.AnnAssign(target=ast.Name(id="name"), value=ast.Constant(value=str(text)))
+            ):
+                return text
+    return None
+
+
+@cache
+def _of_packages(group: str) -> dict[str, Entry]:
+    found = {}
+    for point in entry_points(group=group):
+        owner = f"{point.dist.name} {point.dist.version}" if point.dist else point.module
+        found[point.name] = Entry(point.value, owner)
+    return found

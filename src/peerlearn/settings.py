@@ -1,0 +1,190 @@
+"""Settings: the values that build a part, with their help and range beside each of them."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
+
+from peerlearn.errors import UserError, did_you_mean, nearest
+
+Values = Mapping[str, Any]
+
+
+def setting(default: Any, about: str, **limits: Any) -> Any:
+    """A field of a `Settings` class. limits: gt, ge, lt, le."""
+    return Field(default, description=about, **limits)
+
+
+def about(text: str, **limits: Any) -> Any:
+    """What `Annotated` says of a keyword-only argument that is a setting. limits as above."""
+    return Field(description=text, **limits)
+
+
+class Settings(BaseModel):
+    """Values that build one part; what does not fit is refused in one line, all faults at once.
+
+    >>> class Replay(Settings):
+    ...     replay_batch: int = setting(64, "memory images per step", ge=1)
+    >>> Replay(replay_batch=0)
+    Traceback (most recent call last):
+    peerlearn.errors.UserError: Replay: replay_batch must be at least 1, got 0
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            faults = "; ".join(faults_of(error, type(self)).values())
+            raise UserError(f"{self._title()}: {faults}") from None
+
+    @classmethod
+    def _title(cls) -> str:
+        """A nested `Settings` is called as the class around it."""
+        return cls.__qualname__.removesuffix(".Settings").rpartition(".")[2]
+
+
+def settings_of(part: Callable[..., Any]) -> type[Settings]:
+    """The settings of a part: itself, its class `Settings`, or its keyword-only arguments."""
+    if isinstance(part, type) and issubclass(part, Settings):
+        return part
+    declared = getattr(part, "Settings", None)
+    if isinstance(declared, type) and issubclass(declared, Settings):
+        return declared
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(part).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            kind = Any if parameter.annotation is parameter.empty else parameter.annotation
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[parameter.name] = (kind, default)
+    name = getattr(part, "__name__", type(part).__name__)
+    return create_model(name, __base__=Settings, **fields)
+
+
+def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
+    """The fields of a class by their dotted names, those of classes within it included."""
+    found: dict[str, FieldInfo] = {}
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found |= fields_of(inner, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = field
+    return found
+
+
+def flatten(values: Values, prefix: str = "") -> dict[str, Any]:
+    """Nested values by their dotted names.
+
+    >>> flatten({"optim": {"lr": 0.1}, "seed": 0})
+    {'optim.lr': 0.1, 'seed': 0}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def nest(flat: Values) -> dict[str, Any]:
+    """Values with dotted names as a tree, the inverse of `flatten`."""
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *path, last = name.split(".")
+        branch = tree
+        for step in path:
+            branch = branch.setdefault(step, {})
+        branch[last] = value
+    return tree
+
+
+def matching(name: str, keys: Iterable[str]) -> list[str]:
+    """The dotted names that a name may stand for: itself, or those that end with it.
+
+    >>> matching("lr", ["optim.lr", "method.virtual_lr"])
+    ['optim.lr']
+    """
+    name = name.replace("-", "_")
+    keys = list(keys)
+    return [name] if name in keys else [key for key in keys if key.endswith(f".{name}")]
+
+
+def faults_of(error: ValidationError, model: type[BaseModel]) -> dict[str, str]:
+    """What is wrong in words, by the dotted name of the field."""
+    found = {}
+    for fault in error.errors():
+        name = ".".join(str(part) for part in fault["loc"])
+        got, limits = fault["input"], fault.get("ctx", {})
+        if fault["type"] == "extra_forbidden":
+            found[name] = did_you_mean(f"there is no setting {name!r}", name, fields_of(model))
+        elif fault["type"] == "value_error":
+            found[name] = str(limits.get("error", fault["msg"]))
+        else:
+            found[name] = f"{name} {_must(fault['type'], limits)}, got {got!r:.80}"
+            if fault["type"] == "literal_error" and isinstance(got, str):
+                choices = get_args(fields_of(model)[name].annotation)
+                found[name] += nearest(got, [str(choice) for choice in choices])
+    return found
+
+
+def _must(kind: str, limits: Mapping[str, Any]) -> str:
+    words = {
+        "greater_than": "must be above {gt}",
+        "greater_than_equal": "must be at least {ge}",
+        "less_than": "must be below {lt}",
+        "less_than_equal": "must be at most {le}",
+        "literal_error": "must be {expected}",
+        "finite_number": "must be a finite number",
+        "missing": "must be given",
+    }
+    if kind in words:
+        return words[kind].format(**{k: _plain(v) for k, v in limits.items()})
+    nouns = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+    return f"must be {nouns.get(kind.partition('_')[0], 'a text')}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:g}"
+    return str(value).replace("'", "")
+
+
+def described(field: FieldInfo) -> str:
+    """A field in a line of help: what it is, its choices or range, and its default."""
+    notes = []
+    kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if kind]
+    for kind in kinds:
+        if get_origin(kind) is Literal:
+            notes.append(" | ".join(map(str, get_args(kind))))
+        if kind is bool:
+            notes.append("true | false")
+    limits = {name: getattr(m, name) for m in field.metadata for name in ("gt", "ge", "lt", "le")
+              if getattr(m, name, None) is not None}  # fmt: skip
+    words = {"gt": "above {:g}", "ge": "from {:g}", "lt": "below {:g}", "le": "up to {:g}"}
+    if limits:
+        notes.append(" ".join(words[name].format(value) for name, value in limits.items()))
+    if field.default is not None and not field.is_required():
+        default = field.default
+        notes.append(f"default {str(default).lower() if isinstance(default, bool) else default}")
+    return f"{field.description or ''}{' (' + '; '.join(notes) + ')' if notes else ''}".strip()
+
+
+__all__ = [
+    "Annotated",
+    "Settings",
+    "about",
+    "described",
+    "faults_of",
+    "fields_of",
+    "flatten",
+    "matching",
+    "nest",
+    "setting",
+    "settings_of",
+]
