@@ -11,7 +11,7 @@ demo: .venv/.core  ## ER with and without CCL-DC on real images: a table and rep
 	$(BIN)/peerlearn table runs/demo
 	$(BIN)/peerlearn report runs/demo --out report.html
 
-test: .venv/.dev  ## lint, types and all tests but the long ones
+test: .venv/.dev  ## lint, types and all tests, the slow ones too
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest

@@ -14,9 +14,9 @@ from typing import Any
 
 from peerlearn.data import load
 from peerlearn.experiment import run as running
-from peerlearn.experiment.run import make_learner, make_stream, run
-from peerlearn.experiment.settings import Resolved, resolve
-from peerlearn.experiment.watch import Console
+from peerlearn.experiment.progress import Console
+from peerlearn.experiment.resolve import Given, Resolved, resolve
+from peerlearn.experiment.run import make_learner, run
 from peerlearn.runtime import keep_freed_memory
 
 ROUNDS = 3
@@ -29,10 +29,10 @@ class Silent(Console):
         pass
 
 
-def bare(wanted: Resolved) -> float:
+def bare(resolved: Resolved) -> float:
     """Seconds of a loop around `learn`."""
-    stream = make_stream(wanted.settings, load(wanted.settings.data))
-    learner = make_learner(wanted.settings, stream)
+    stream = resolved.stream.stream(load(resolved.data), resolved.seed)
+    learner = make_learner(resolved, stream)
     seconds = 0.0
     for task in stream.tasks:
         start = time.perf_counter()
@@ -43,7 +43,7 @@ def bare(wanted: Resolved) -> float:
     return seconds
 
 
-def through_run(wanted: Resolved) -> float:
+def through_run(resolved: Resolved) -> float:
     """Seconds that a run spends in its loop over batches."""
     seconds = 0.0
     learn_task = running._Run._learn_task
@@ -57,7 +57,7 @@ def through_run(wanted: Resolved) -> float:
     running._Run._learn_task = timed  # type: ignore[method-assign, assignment]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            run(wanted, Path(folder), Silent())
+            run(resolved, Path(folder), Silent())
     finally:
         running._Run._learn_task = learn_task  # type: ignore[method-assign]
     return seconds
@@ -65,9 +65,10 @@ def through_run(wanted: Resolved) -> float:
 
 def main() -> None:
     keep_freed_memory()
-    wanted = resolve({"method": "er", "data": "mini", "train_per_class": 40, "test_per_class": 1})
-    bare(wanted)  # warms up
-    pairs = [(through_run(wanted), bare(wanted)) for _ in range(ROUNDS)]
+    given = {"data": "mini", "train_per_class": 40, "test_per_class": 1}
+    resolved = resolve("er", [Given(k, v, "flag", f"--{k}") for k, v in given.items()])
+    bare(resolved)  # warms up
+    pairs = [(through_run(resolved), bare(resolved)) for _ in range(ROUNDS)]
     for ours, theirs in pairs:
         print(f"run {ours:.2f} s, bare {theirs:.2f} s, {100 * (ours / theirs - 1):+.1f} %")
     ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
@@ -23,21 +24,14 @@ import torch
 from torch.nn import functional as F
 
 from peerlearn import METHODS, ClassStream, OnlineLearner, ResNet18, build_learner, toy_images
-from peerlearn.augment import ViewChain
-from peerlearn.memory import Reservoir
-from peerlearn.peer import Brain, Peer
+from peerlearn.augment import AUGMENTATIONS, ViewChain
+from peerlearn.memory import Memory
+from peerlearn.peer import Peer, PeerModel
 from peerlearn.runtime import keep_freed_memory, peak_memory, reset_peak_memory
 from peerlearn.stream import Batch
 
 CLASSES, MEMORY = 10, 200
-AUGMENTATIONS = {
-    "er": ("full",),
-    "derpp": (),  # its augmentation is an attribute of the method
-    "er_ace": (),
-    "ocm": ("full",),
-    "gsa": ("mirrored",),
-    "onpro": ("transformed",),
-}
+OWN_AUGMENTATION = {"ocm": "full", "gsa": "mirrored", "onpro": "transformed", "pcr": "full"}
 
 
 def prepared(name: str, width: int) -> tuple[OnlineLearner, Iterator[Batch]]:
@@ -59,7 +53,7 @@ def columns(name: str, count: int) -> dict[str, torch.Tensor]:
 
 
 def bare_step(peers: int, width: int, views: int) -> Callable[[], None]:
-    """The arithmetic of a step: each peer, each of so many batches of 74, forward and backward."""
+    """The arithmetic of a step: each peer, each batch of 74, forward and backward."""
     nets = [ResNet18(CLASSES, width=width) for _ in range(peers)]
     for net in nets:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -120,20 +114,22 @@ def timed(parts: dict[str, float], name: str) -> Iterator[None]:
     base = name.split("+")[0]
     module = f"peerlearn.methods.{base}"
     targets = [
-        (Brain, "_run", "forward"),
+        (PeerModel, "_run", "forward"),
         (Peer, "backward", "backward"),
         (Peer, "step", "optimizer"),
-        (Reservoir, "add", "memory"),
-        (Reservoir, "draw", "memory"),
-        (Reservoir, "draw_where", "memory"),
+        (Memory, "add", "memory"),
+        (Memory, "draw", "memory"),
+        (Memory, "draw_where", "memory"),
         (ViewChain, "__call__", "augmentation"),
     ]
     with ExitStack() as stack:
         for owner, attribute, part in targets:
             original = getattr(owner, attribute)
             stack.enter_context(patch.object(owner, attribute, watch(part, original)))
-        for function in AUGMENTATIONS[base]:
-            original = getattr(__import__(module, fromlist=[function]), function)
+        named = {name: watch("augmentation", f) for name, f in AUGMENTATIONS.items()}
+        stack.enter_context(patch.dict(AUGMENTATIONS, named))
+        if (function := OWN_AUGMENTATION.get(base)) is not None:
+            original = getattr(import_module(module), function)
             stack.enter_context(patch(f"{module}.{function}", watch("augmentation", original)))
         yield
 
@@ -141,20 +137,9 @@ def timed(parts: dict[str, float], name: str) -> Iterator[None]:
 def shares(name: str, width: int, rounds: int) -> dict[str, float]:
     """Seconds of a step, the share of each of its parts, images per second, peak memory."""
     learner, batches = prepared(name, width)
-    if hasattr(learner.method, "augment"):
-        original = learner.method.augment
     learner.learn(*next(batches))
     reset_peak_memory()
     parts: dict[str, float] = defaultdict(float)
-    if hasattr(learner.method, "augment"):
-
-        def watched(x: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
-            start = time.perf_counter()
-            result: torch.Tensor = original(x, rng)
-            parts["augmentation"] += time.perf_counter() - start
-            return result
-
-        learner.method.augment = watched
     before = learner.cost["forward_images"]
     with timed(parts, name):
         times = [seconds(lambda: learner.learn(*next(batches))) for _ in range(rounds)]

@@ -51,7 +51,13 @@ def learn_some(
 
 def weights(learner: OnlineLearner, peer: int = 0) -> dict[str, torch.Tensor]:
     """A peer's trained parameters."""
-    return {k: v.detach().clone() for k, v in learner.peers[peer].brain.named_parameters()}
+    return {k: v.detach().clone() for k, v in learner.peers[peer].model.named_parameters()}
+
+
+def tensors(learner: OnlineLearner) -> dict[str, torch.Tensor]:
+    """A copy of every tensor that a learner keeps between steps."""
+    state = learner.state_dict().items()
+    return {name: t.clone() for name, t in state if isinstance(t, torch.Tensor)}
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:

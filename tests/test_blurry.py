@@ -7,11 +7,18 @@ import torch
 from test_stream import numbered, numbers, same, uneven
 
 from peerlearn import METHODS, build_learner, small_net
-from peerlearn.blurry import BatchStream, BlurryStream
 from peerlearn.data.images import Dataset
 from peerlearn.data.toy import toy_images
 from peerlearn.errors import UserError
-from peerlearn.stream import Batch, ClassStream, Stream, StreamInfo, class_order
+from peerlearn.stream import (
+    Batch,
+    BatchStream,
+    BlurryStream,
+    ClassStream,
+    Stream,
+    StreamInfo,
+    class_order,
+)
 
 
 def passed(stream: BlurryStream | ClassStream) -> list[list[int]]:

@@ -5,11 +5,13 @@ A block that opens with ```python no-run is left out.
 
 import re
 import runpy
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from peerlearn import METHODS
+from peerlearn.learner.build import REGISTRIES
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -30,14 +32,12 @@ def test_the_examples_of_this_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # what an example writes goes there
-    known = dict(METHODS)
     namespace = {"__name__": "example"}
-    try:
+    with ExitStack() as stack:
+        for registry in REGISTRIES:  # what a page adds ends with it
+            stack.enter_context(registry.unchanged())
         for source in blocks(page):
             exec(compile(source, str(page), "exec"), namespace)
-    finally:  # without the methods that the page has added
-        METHODS.clear()
-        METHODS.update(known)
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])

@@ -1,12 +1,11 @@
 """Peerlearn: online continual learning by peers that teach each other."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from peerlearn.registry import lazy
 
 if TYPE_CHECKING:
     from peerlearn.augment import ViewChain as ViewChain
-    from peerlearn.blurry import BatchStream as BatchStream
-    from peerlearn.blurry import BlurryStream as BlurryStream
     from peerlearn.data import ImageSet as ImageSet
     from peerlearn.data import toy_images as toy_images
     from peerlearn.errors import UserError as UserError
@@ -20,8 +19,12 @@ if TYPE_CHECKING:
     from peerlearn.nets import ResNet18 as ResNet18
     from peerlearn.nets import WithHead as WithHead
     from peerlearn.nets import small_net as small_net
-    from peerlearn.peer import Optim as Optim
+    from peerlearn.peer import SGD as SGD
+    from peerlearn.peer import Adam as Adam
+    from peerlearn.peer import AdamW as AdamW
     from peerlearn.stream import Batch as Batch
+    from peerlearn.stream import BatchStream as BatchStream
+    from peerlearn.stream import BlurryStream as BlurryStream
     from peerlearn.stream import ClassStream as ClassStream
     from peerlearn.stream import StreamInfo as StreamInfo
 
@@ -31,16 +34,18 @@ __version__ = "0.1.0"
 _HOMES = {
     "METHODS": "methods",
     "AccuracyMatrix": "metrics",
+    "Adam": "peer",
+    "AdamW": "peer",
     "Batch": "stream",
-    "BatchStream": "blurry",
-    "BlurryStream": "blurry",
+    "BatchStream": "stream",
+    "BlurryStream": "stream",
     "ClassStream": "stream",
     "Collaboration": "learner",
     "Edge": "learner",
     "ImageSet": "data",
     "OnlineLearner": "learner",
-    "Optim": "peer",
     "ResNet18": "nets",
+    "SGD": "peer",
     "StreamInfo": "stream",
     "UserError": "errors",
     "ViewChain": "augment",
@@ -52,8 +57,5 @@ _HOMES = {
 }
 __all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'peerlearn' has no attribute {name!r}")
-    return getattr(import_module(f"peerlearn.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
+    __getattr__ = lazy(__name__, _HOMES)

@@ -4,7 +4,8 @@ import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -29,12 +30,16 @@ class Registry(Mapping[str, T], Generic[T]):
 
     Our own entries are the classes in the modules of `home` that state a `name`; they are found by
     reading the sources, so that a listing imports nothing. Packages of others add theirs by an
-    entry point of the group `peerlearn.<kind>s`, single files through `load_plugin`.
+    entry point of the group `peerlearn.methods` and so on, single files through `load_plugin`.
     """
 
-    def __init__(self, kind: str, home: str, base: str) -> None:
-        """Look in the package or module `home` for subclasses of `base` (module:attribute)."""
-        self.kind, self.home, self.base = kind, home, base
+    def __init__(self, kind: str, home: str, base: str, *, functions: bool = False) -> None:
+        """Look in the package or module `home` for subclasses of `base` (module:attribute).
+
+        functions: whether a function may stand for a class.
+        """
+        self.kind, self.home, self.base, self.functions = kind, home, base, functions
+        self.group = f"peerlearn.{kind.removesuffix('y')}{'ies' if kind[-1] == 'y' else 's'}"
         self._added: dict[str, Entry] = {}
         self._objects: dict[str, T] = {}
 
@@ -67,13 +72,24 @@ class Registry(Mapping[str, T], Generic[T]):
         self._objects[name] = thing
         return thing
 
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """What is added inside is forgotten outside; for tests and notebooks."""
+        added, objects = dict(self._added), dict(self._objects)
+        try:
+            yield
+        finally:
+            self._added, self._objects = added, objects
+
     def origin(self, name: str) -> str:
         """Whose it is: "" for ours, else a package and its version, or a file and its digest."""
         if name in self._entries():
             return self._entries()[name].origin
-        target = name.rpartition(":")[0]
-        path = Path(target)
-        return _mark(path) if path.suffix == ".py" else target
+        place = name.rpartition(":")[0]
+        if place.endswith(".py"):
+            return _mark(Path(place))
+        spec = _spec(place)
+        return _mark(Path(spec.origin)) if spec and spec.origin else place
 
     def summary(self, name: str) -> str:
         """The first line of what its docstring says, read from its source."""
@@ -87,7 +103,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return text.splitlines()[0] if text else ""
 
     def _entries(self) -> dict[str, Entry]:
-        return {**_of_home(self.home), **_of_packages(f"peerlearn.{self.kind}s"), **self._added}
+        return {**_of_home(self.home), **_of_packages(self.group), **self._added}
 
     def _load(self, name: str) -> T:
         entries = self._entries()
@@ -95,8 +111,16 @@ class Registry(Mapping[str, T], Generic[T]):
             return self._load_target(name)
         if name not in entries:
             raise UserError(did_you_mean(f"there is no {self.kind} {name!r}", name, entries))
-        module, _, attribute = entries[name].target.partition(":")
-        found: T = getattr(import_module(module), attribute)
+        target, owner = entries[name]
+        if owner and name in _of_home(self.home):
+            raise UserError(f"{owner} calls a {self.kind} {name!r}, as one of ours is; rename it")
+        module, _, attribute = target.partition(":")
+        found: T = self._fitting(getattr(import_module(module), attribute), target)
+        if owner and getattr(found, "name", name) != name:
+            raise UserError(
+                f"{owner}: the entry point {name!r} leads to a {self.kind} that calls itself "
+                f"{getattr(found, 'name', '')!r}; give both the same name"
+            )
         return found
 
     def _load_target(self, target: str) -> T:
@@ -108,23 +132,34 @@ class Registry(Mapping[str, T], Generic[T]):
         if not hasattr(module, attribute):
             known = [key for key in vars(module) if not key.startswith("_")]
             raise UserError(did_you_mean(f"{place} has no {attribute!r}", attribute, known))
-        found: T = getattr(module, attribute)
+        found: T = self._fitting(getattr(module, attribute), target)
+        if isinstance(getattr(found, "name", None), str):
+            self.add(found, origin=self.origin(target))  # from now on it is known by its name
         return found
 
+    def _fitting(self, thing: Any, target: str) -> Any:
+        home, _, base = self.base.partition(":")
+        wanted = getattr(import_module(home), base)
+        if isinstance(thing, type) and issubclass(thing, wanted):
+            return thing
+        if self.functions and callable(thing):
+            return thing
+        raise UserError(f"{target}: is no {self.kind}; it must be a class that extends {base}")
 
-def load_plugin(path: Path, registries: Mapping[str, Registry[Any]]) -> list[str]:
+
+def load_plugin(path: Path, registries: Iterable[Registry[Any]]) -> list[str]:
     """Run a file and make known all its classes that have a `name`; which, such as "method pcr".
 
     A class belongs to the first registry whose base it extends.
     """
-    module, mark = load_file(path), _mark(path)
+    module, mark, registries = load_file(path), _mark(path), list(registries)
     added = []
     for thing in list(vars(module).values()):
         if not isinstance(thing, type) or thing.__module__ != module.__name__:
             continue
         if not isinstance(thing.__dict__.get("name"), str):
             continue
-        for registry in registries.values():
+        for registry in registries:
             home, _, base = registry.base.partition(":")
             if issubclass(thing, getattr(import_module(home), base)):
                 registry.add(thing, origin=mark)
@@ -157,7 +192,7 @@ def load_file(path: Path) -> Any:
     except UserError:
         del sys.modules[name]
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         why = f"{type(error).__name__}: {error}"
         raise UserError(f"{path}: fails when it is run ({why}); put that right") from error

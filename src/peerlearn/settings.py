@@ -42,6 +42,9 @@ class Settings(BaseModel):
             faults = "; ".join(faults_of(error, type(self)).values())
             raise UserError(f"{self._title()}: {faults}") from None
 
+    # tells pydantic that settings within settings can be checked by the class around them
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
     @classmethod
     def _title(cls) -> str:
         """A nested `Settings` is called as the class around it."""
@@ -58,11 +61,19 @@ def settings_of(part: Callable[..., Any]) -> type[Settings]:
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(part).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY:
-            kind = Any if parameter.annotation is parameter.empty else parameter.annotation
             default = ... if parameter.default is parameter.empty else parameter.default
-            fields[parameter.name] = (kind, default)
+            fields[parameter.name] = (_kind(parameter), default)
     name = getattr(part, "__name__", type(part).__name__)
     return create_model(name, __base__=Settings, **fields)
+
+
+def _kind(parameter: inspect.Parameter) -> Any:
+    """The type of an argument: as annotated, else as its default, else what a text looks like."""
+    if parameter.annotation is not parameter.empty:
+        return parameter.annotation
+    if isinstance(parameter.default, bool | int | float | str):
+        return type(parameter.default)
+    return Annotated[int | float | bool | str | Any, Field(union_mode="left_to_right")]
 
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
@@ -166,25 +177,10 @@ def described(field: FieldInfo) -> str:
             notes.append("true | false")
     limits = {name: getattr(m, name) for m in field.metadata for name in ("gt", "ge", "lt", "le")
               if getattr(m, name, None) is not None}  # fmt: skip
-    words = {"gt": "above {:g}", "ge": "from {:g}", "lt": "below {:g}", "le": "up to {:g}"}
+    words = {"gt": "above {:.15g}", "ge": "from {:.15g}", "lt": "below {:.15g}", "le": "to {:.15g}"}
     if limits:
         notes.append(" ".join(words[name].format(value) for name, value in limits.items()))
     if field.default is not None and not field.is_required():
         default = field.default
         notes.append(f"default {str(default).lower() if isinstance(default, bool) else default}")
     return f"{field.description or ''}{' (' + '; '.join(notes) + ')' if notes else ''}".strip()
-
-
-__all__ = [
-    "Annotated",
-    "Settings",
-    "about",
-    "described",
-    "faults_of",
-    "fields_of",
-    "flatten",
-    "matching",
-    "nest",
-    "setting",
-    "settings_of",
-]

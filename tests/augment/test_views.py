@@ -89,10 +89,10 @@ def test_view_1_keeps_most_of_the_image_and_mirrors_half_of_them() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"stages": -1}, "stages is -1; it must be 0 or more"),
-        ({"ops": -2}, "ops is -2; it must be 0 or more"),
-        ({"magnitude": 31}, "magnitude is 31; it must be from 0 to 30"),
-        ({"magnitude": -1}, "magnitude is -1; it must be from 0 to 30"),
+        ({"stages": -1}, "stages must be at least 0, got -1"),
+        ({"ops": -2}, "ops must be at least 0, got -2"),
+        ({"magnitude": 31}, "magnitude must be at most 30, got 31"),
+        ({"magnitude": -1}, "magnitude must be at least 0, got -1"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_range(wrong: dict[str, int], message: str) -> None:

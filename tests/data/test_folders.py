@@ -7,7 +7,7 @@ from pictures import draw, draw_classes, own_cache, picture, write_tiny  # noqa:
 from PIL import Image
 
 from peerlearn.data import image_folder, imagenet100, tiny_imagenet
-from peerlearn.data.folders import imagenet100_classes
+from peerlearn.data.places import imagenet100_classes
 from peerlearn.errors import UserError
 
 

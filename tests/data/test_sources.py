@@ -1,11 +1,13 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pictures import draw_classes, own_cache, write_tiny  # noqa: F401
 from test_cifar import write_cifar10, write_cifar100
 
-from peerlearn.data import SOURCES, check, find, load
-from peerlearn.data.sources import places, target
+from peerlearn.data import DATASETS, check, find, load
+from peerlearn.data.places import places, target
 from peerlearn.errors import UserError
 
 
@@ -23,6 +25,12 @@ def write_all(root: Path) -> None:
     write_tiny(root)
 
 
+def folder_of(name: str) -> str:
+    archive = DATASETS[name].archive
+    assert archive
+    return archive.folder
+
+
 def test_every_name_loads_what_lies_in_root(tmp_path: Path) -> None:
     write_all(tmp_path / "root")
     for name in ("mini", "cifar10", "cifar100", "tiny"):
@@ -32,7 +40,7 @@ def test_every_name_loads_what_lies_in_root(tmp_path: Path) -> None:
 def test_root_may_be_the_folder_of_the_data_set_itself(tmp_path: Path) -> None:
     write_all(tmp_path)
     for name in ("cifar10", "cifar100", "tiny"):
-        assert load(name, tmp_path / SOURCES[name].folders[0]).name == name
+        assert load(name, tmp_path / folder_of(name)).name == name
 
 
 def test_data_is_looked_for_in_the_environments_folder_then_here_then_in_the_cache(
@@ -94,7 +102,7 @@ def test_a_path_is_an_image_folder(tmp_path: Path) -> None:
 def test_a_path_to_an_official_folder_is_read_as_what_it_is(tmp_path: Path) -> None:
     write_all(tmp_path)
     for name in ("cifar10", "cifar100", "tiny"):
-        assert load(tmp_path / SOURCES[name].folders[0]).name == name
+        assert load(tmp_path / folder_of(name)).name == name
 
 
 def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
@@ -121,3 +129,35 @@ def test_a_published_set_with_images_missing_is_not_whole(tmp_path: Path) -> Non
     for what in ("cifar10", tmp_path / "cifar-10-batches-py"):
         with pytest.raises(UserError, match="not whole: 10 training images of 50000; delete"):
             check(what, tmp_path)
+
+
+def test_every_data_set_has_a_protocol() -> None:
+    for name, source in DATASETS.items():
+        protocol = source.protocol
+        assert protocol.memories, name
+        assert protocol.settings["stream.tasks"] > 1
+        assert {key.partition(".")[0] for key in protocol.settings} <= {
+            "collaboration",
+            "net",
+            "stream",
+        }
+        assert protocol.published == (name != "mini")
+
+
+def test_a_protocol_may_differ_by_method() -> None:
+    tiny = DATASETS["tiny"].protocol
+    assert tiny.for_method("er") == tiny.settings
+    assert tiny.for_method("onpro") == {**tiny.settings, "net.pool": "global"}
+
+
+def test_data_sets_are_listed_and_found_without_torch_and_numpy() -> None:
+    code = """
+import sys
+from peerlearn.data import DATASETS, find
+import peerlearn.data.download
+for name, source in DATASETS.items():
+    assert DATASETS.summary(name) and source.protocol.memories
+    find(name, "nowhere")
+assert not {"torch", "numpy"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,6 +13,12 @@ SMALL = [
     *("--data", "mini", "--memory", "20", "--width", "1"),
     *("--train-per-class", "10", "--test-per-class", "5"),
 ]
+VARIANT = "train_per_class=10,test_per_class=5,width=1"
+
+
+def folder(out: Path, method: str = "er_ace+ccldc", variant: str = VARIANT) -> Path:
+    """Where a small run has its files."""
+    return out / "mini" / method / "m20" / variant / "seed0"
 
 
 def command(*words: str) -> int:

@@ -20,22 +20,38 @@ def refuse(capsys: pytest.CaptureFixture[str], says: str, *words: str) -> None:
     ("words", "says"),
     [
         ("run err", "there is no method 'err'; did you mean er?"),
-        ("run er+ccdlc", "there is no collaboration 'ccdlc'; did you mean ccldc?"),
+        ("run er+ccdlc", "there is no wrapper 'ccdlc'; did you mean ccldc?"),
         ("run er --data cifer10", "cifar10"),
-        ("run er --memry 5", "run: there is no --memry; did you mean --memory?"),
-        ("run er --memory many", "--memory: memory must be a whole number, got 'many'"),
-        ("run er --memory -3", "capacity must be 0"),
-        ("run er --lr 0", "lr must be a number above 0"),
+        ("run er --memry 5", "--memry: there is no setting 'memry'; did you mean memory?"),
+        ("run er --memory many", "--memory: size must be a whole number, got 'many'"),
+        ("run er --memory -3", "--memory: size must be at least 0"),
+        ("run er --memory 10000000000000", "--memory: size must be at most 100000000"),
+        ("run er --lr 0", "--lr: lr must be above 0"),
+        ("run er --lr nan", "--lr: lr must be a finite number"),
+        ("run er --lr", "--lr: needs a value"),
+        ("run er --width 0", "--width: width must be at least 1"),
+        ("run er+ccldc --stages -1", "--stages: chain.stages must be at least 0"),
+        ("run er --lr 0 --width x", "width must be a whole number, got 'x'; --lr: lr must be"),
+        ("run er --net resnet19", "there is no network 'resnet19'; did you mean resnet18?"),
+        ("run er --net nowhere:net", "No module named 'nowhere'"),
+        ("run er --optimizer sgdd", "there is no optimizer 'sgdd'; did you mean sgd?"),
+        ("run er --momentum 0.9", "--momentum: er cannot use it"),
+        ("run er --memory-policy fifo", "there is no memory 'fifo'"),
+        ("run er --plugin nowhere.py", "nowhere.py: cannot be read"),
+        ("run er --profile mine", "--profile: profile must be paper or authors"),
+        ("run er --seeds 0-1000000000", "more than 10000 seeds"),
         ("run er --tasks 3", "3"),
         ("run er --seeds x", "--seeds: 'x' is not a list such as 0-2"),
         ("run er --stages 2", "--stages: er cannot use it"),
         ("run er --config nowhere.yaml", "nowhere.yaml: cannot be read"),
         ("run er --alpha 0.5", "--alpha: er cannot use it"),
-        ("run derpp --alpha -1", "alpha and beta must be 0 or more"),
+        ("run derpp --alpha -1", "--alpha: alpha must be at least 0"),
         ("run er --device warp", "device 'warp' cannot be used"),
-        ("run er --threads -1", "--threads: must be 0 (all) or more"),
+        ("run er --threads -1", "--threads: threads must be at least 0"),
+        ("run er --threads 100000", "--threads: threads must be at most 4096"),
         ("run er --precision bf16", "needs device='cuda'"),
         ("run", "see peerlearn run --help"),
+        ("run --lr 0.1", "run: name a method"),
         ("table nowhere", "nowhere: no such folder"),
         ("report nowhere", "nowhere: no such folder"),
         ("data get", "name a data set"),
@@ -73,14 +89,40 @@ def test_a_folder_without_images_is_refused(
 
 
 def test_help_and_tables_come_without_torch() -> None:
-    code = "import sys, peerlearn.cli, peerlearn.report.formats; sys.exit('torch' in sys.modules)"
+    modules = "peerlearn.cli, peerlearn.results.formats, peerlearn.report, peerlearn.records.read"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_listing_imports_neither_torch_nor_numpy() -> None:
+    code = (
+        "import sys; from peerlearn.cli import main; main(['list']); main(['data', 'list']); "
+        "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    assert done.returncode == 0
+
+
+def test_help_tells_the_settings_of_a_method_with_choices_and_ranges(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command("run", "derpp", "--help") == 0
+    said = capsys.readouterr().out
+    assert "--alpha                weight of the stored logits (from 0; default 0.2)" in said
+    assert "(3x3 | 7x7; default 3x3)" in said
+    assert "--stages" not in said
+    assert command("run", "--help") == 0
+    assert "--stages" in capsys.readouterr().out
 
 
 def test_everything_there_is_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("list") == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in ("er_ace", "ccldc-easy-to-hard", "imagenet100", "108"))
+    names = ("er_ace", "ccldc-easy-to-hard", "imagenet100", "resnet18", "sgd", "class_balanced")
+    assert all(name in listed for name in names)
+    assert command("list", "wrappers") == 0
+    assert "ccldc" in (listed := capsys.readouterr().out)
+    assert "er_ace" not in listed
     assert command("list", "presets") == 0
     assert len(capsys.readouterr().out.splitlines()) == 108
     assert command("data", "list") == 0

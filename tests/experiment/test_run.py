@@ -12,18 +12,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command import command, run_small, run_small_and_exit
+from command import VARIANT, command, folder, run_small, run_small_and_exit
 
-from peerlearn.experiment import files
 from peerlearn.experiment import run as running
 from peerlearn.learner import checkpoint
+from peerlearn.records.folder import RunFolder
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["command", "killed_worker"])
-
-
-def folder(out: Path, method: str = "er_ace+ccldc") -> Path:
-    return out / "mini" / method / "m20" / "seed0"
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +39,10 @@ class TestTheFolder:
 
     def test_the_settings_are_there_with_their_origins(self, unbroken: Path) -> None:
         config = yaml.safe_load((folder(unbroken) / "config.yaml").read_text())
-        assert config["settings"]["lesson_weight"] == 1
-        assert config["origins"]["width"] == "flag"
-        assert config["origins"]["lesson_weight"] == "preset"
+        assert config["settings"]["collaboration"]["lesson_weight"] == 1
+        assert config["origins"]["net.width"] == "flag"
+        assert config["origins"]["collaboration.lesson_weight"] == "preset"
+        assert config["variant"] == {"train_per_class": 10, "test_per_class": 5, "width": 1}
 
     def test_matrices_have_nothing_above_the_diagonal(self, unbroken: Path) -> None:
         found = json.loads((folder(unbroken) / "accuracy.json").read_text())
@@ -84,13 +81,37 @@ class TestASecondCall:
         assert "was done before" in capsys.readouterr().err
         assert (folder(unbroken) / "summary.json").stat().st_mtime_ns == before
 
-    def test_with_other_settings_is_refused_with_the_difference(
+    def test_with_other_settings_is_another_run_beside_it(self, unbroken: Path) -> None:
+        before = (folder(unbroken) / "accuracy.json").read_bytes()
+        assert run_small(unbroken, "--lr", "0.01") == 0
+        other = folder(unbroken, variant=f"{VARIANT},lr=0.01") / "summary.json"
+        assert json.loads(other.read_text())["variant"]["lr"] == 0.01
+        assert (folder(unbroken) / "accuracy.json").read_bytes() == before
+
+    def test_with_the_presets_own_value_is_the_same_run(
         self, unbroken: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        before = (folder(unbroken) / "accuracy.json").read_bytes()
-        assert run_small(unbroken, "--lr", "0.01") == 2
-        assert "lr 0.0005 there, 0.01 here" in capsys.readouterr().err
-        assert (folder(unbroken) / "accuracy.json").read_bytes() == before
+        assert run_small(unbroken, "--lr", "0.0005", "--optim.beta2", "0.999") == 0
+        assert "was done before" in capsys.readouterr().err
+
+    def test_by_the_record_of_the_first_is_the_same_run(
+        self, unbroken: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = str(folder(unbroken) / "config.yaml")
+        assert command("run", "--config", config, "--out", str(unbroken)) == 0
+        assert "was done before" in capsys.readouterr().err
+
+    def test_after_a_preset_has_changed_is_refused_and_nobody_is_told_to_delete(
+        self, unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.copytree(unbroken, tmp_path / "copy")
+        config = folder(tmp_path / "copy") / "config.yaml"
+        config.write_text(config.read_text().replace("lr: 0.0005", "lr: 0.002"))
+        assert run_small(tmp_path / "copy") == 2
+        said = capsys.readouterr().err
+        assert "optim.lr 0.002 there, 0.0005 here" in said
+        assert "remove" not in said
+        assert "delete" not in said
 
     def test_on_other_images_is_refused(
         self, unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -105,8 +126,7 @@ class TestASecondCall:
     def test_while_the_first_still_works_is_refused(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        settings = running.Settings(method="er_ace+ccldc", memory=20)
-        with files.RunFolder(tmp_path, settings).locked():
+        with RunFolder(folder(tmp_path)).locked():
             assert run_small(tmp_path) == 2
         assert "another process is working" in capsys.readouterr().err
 
@@ -153,6 +173,7 @@ class TestABrokenRun:
         assert json.loads((folder(tmp_path, "er") / "summary.json").read_text())["status"] == "done"
         assert not folder(tmp_path, "er_ace").exists()
 
+    @pytest.mark.slow
     def test_killed_at_ten_random_moments_ends_with_the_same_bytes(
         self, unbroken: Path, tmp_path: Path
     ) -> None:
@@ -211,6 +232,7 @@ class TestABrokenRun:
         assert steps[0] == steps[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["er", "derpp", "ocm+ccldc", "gsa+sdc", "onpro+ccl"])
 def test_every_kind_of_method_can_be_run(method: str, tmp_path: Path) -> None:
     assert run_small(tmp_path, "--test-per-class", "2", method=method) == 0

@@ -1,25 +1,33 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from peerlearn.errors import UserError
-from peerlearn.experiment.settings import (
-    FIELDS,
-    convert,
-    differences,
-    parse_seeds,
-    published_combinations,
-    read_file,
-    resolve,
-)
+from peerlearn.experiment.protocols import published_combinations
+from peerlearn.experiment.resolve import Given, Resolved, read_file, refuse_unused, resolve
+from peerlearn.experiment.settings import parse_seeds
+
+
+def flags(**values: Any) -> list[Given]:
+    names = {name.replace("__", "."): value for name, value in values.items()}
+    return [Given(name, value, "flag", f"--{name}") for name, value in names.items()]
+
+
+def run_of(method: str = "er+ccldc", **values: Any) -> Resolved:
+    return resolve(method, flags(**values))
 
 
 def test_flags_beat_files_beat_presets_beat_defaults() -> None:
-    found = resolve({"lr": 0.1}, {"lr": 0.2, "batch": 20})
-    assert (found.settings.lr, found.origins["lr"]) == (0.1, "flag")
-    assert (found.settings.batch, found.origins["batch"]) == (20, "file")
-    assert (found.settings.width, found.origins["width"]) == (16, "preset")
-    assert (found.settings.updates, found.origins["updates"]) == (1, "default")
+    file = [Given("lr", 0.2, "file", "x.yaml, line 1"), Given("batch", 20, "file", "x.yaml")]
+    found = resolve("er+ccldc", [*file, *flags(lr=0.1)])
+    for key, value, origin in [
+        ("optim.lr", 0.1, "flag"),
+        ("stream.batch", 20, "file"),
+        ("net.width", 16, "preset"),
+        ("updates", 1, "default"),
+    ]:
+        assert (found.values[key], found.origins[key]) == (value, origin)
 
 
 def test_all_published_runs_resolve_to_the_published_settings() -> None:
@@ -30,61 +38,146 @@ def test_all_published_runs_resolve_to_the_published_settings() -> None:
     weights = {"er": (0.5, 2, 4), "derpp": (0.5, 1, 3), "er_ace": (0.5, 1, 4), "gsa": (0.5, 1, 4)}
     weights |= {"ocm": (0.25, 4, 4), "onpro": (0.25, 1, 4)}
     for data, memory, method in combinations:
-        s = resolve({"data": data, "memory": memory, "method": method}).settings
+        found = run_of(method, data=data, memory=memory)
+        s = found.values
         base, plus, _ = method.partition("+")
-        assert (s.tasks, s.batch, s.replay_batch, s.width) == (tasks[data], 10, 64, 64)
-        assert (s.lr, s.beta2) == ((1e-3, 0.99) if base == "ocm" else (5e-4, 0.999))
-        assert s.weight_decay == 1e-4
-        assert s.stem == ("7x7" if data == "imagenet100" else "3x3")
-        assert s.pool == ("2x2" if data == "tiny" and base != "onpro" else "global")
-        assert s.normalise == (data == "imagenet100")
-        assert (s.alpha, s.beta) == ((0.2, 1.0) if base == "derpp" else (None, None))
+        assert (s["stream.tasks"], s["stream.batch"]) == (tasks[data], 10)
+        assert (s["method.replay_batch"], s["net.width"]) == (64, 64)
+        adamw = (s["optim.lr"], s["optim.beta1"], s["optim.beta2"], s["optim.weight_decay"])
+        assert adamw == ((1e-3, 0.9, 0.99, 1e-4) if base == "ocm" else (5e-4, 0.9, 0.999, 1e-4))
+        assert s["net.stem"] == ("7x7" if data == "imagenet100" else "3x3")
+        assert s["net.pool"] == ("2x2" if data == "tiny" and base != "onpro" else "global")
+        assert s["net.normalise"] == (data == "imagenet100")
+        assert (s.get("method.alpha"), s.get("method.beta")) == (
+            (0.2, 1.0) if base == "derpp" else (None, None)
+        )
+        chain = {key: value for key, value in s.items() if key.startswith("collaboration.chain")}
         if plus:
-            assert (s.ops, s.magnitude) == randaugment[data]
-            assert (s.label_weight, s.lesson_weight, s.temperature) == weights[base]
-            assert (s.peers, s.stages) == (2, 3)
+            ops, magnitude = (chain[f"collaboration.chain.{k}"] for k in ("ops", "magnitude"))
+            assert (ops, magnitude) == randaugment[data]
+            names = ("label_weight", "lesson_weight", "temperature")
+            assert tuple(s[f"collaboration.{name}"] for name in names) == weights[base]
+            assert (s["collaboration.peers"], chain["collaboration.chain.stages"]) == (2, 3)
         else:
-            assert s.peers is s.ops is s.label_weight is None
+            assert not chain
+        assert not found.variant  # a published run is a preset
 
 
-def test_a_wrong_key_meets_the_nearest_right_one(tmp_path: Path) -> None:
-    (tmp_path / "er.yaml").write_text("memry: 200\n")
-    with pytest.raises(UserError, match=r"er.yaml: there is no setting 'memry'; did you mean memo"):
-        read_file(tmp_path / "er.yaml")
+class TestVariants:
+    def test_they_are_the_settings_that_leave_the_preset_in_a_fixed_order(self) -> None:
+        one = run_of(width=32, lr=0.01, memory=500, threads=1)
+        two = run_of(threads=2, lr="1e-2", width="32")
+        assert list(one.variant.items()) == [("width", 32), ("lr", 0.01)]
+        assert list(two.variant.items()) == list(one.variant.items())
+
+    def test_a_value_equal_to_the_preset_is_none(self) -> None:
+        assert not run_of(lr=0.0005, net="resnet18", optimizer="adamw").variant
+
+    def test_another_part_is_one_and_its_own_defaults_are_not(self) -> None:
+        assert run_of("er", optimizer="sgd", momentum=0.9).variant == {
+            "optimizer": "sgd",
+            "momentum": 0.9,
+        }
+        assert run_of("er", profile="authors").variant == {"profile": "authors"}
+        assert run_of("er", memory_policy="class_balanced").variant == {
+            "memory_policy": "class_balanced"
+        }
+
+
+class TestNames:
+    def test_a_short_name_works_where_it_means_one_thing_only(self) -> None:
+        assert run_of(stages=2).values["collaboration.chain.stages"] == 2
+        assert run_of(chain__stages=2).values["collaboration.chain.stages"] == 2
+        assert run_of(collaboration__chain__stages=2).values["collaboration.chain.stages"] == 2
+
+    def test_a_setting_of_a_method_never_becomes_the_wrappers(self) -> None:
+        """`temperature` of a method was CCL-DC's before settings had groups."""
+        with pytest.raises(
+            UserError, match=r"--temperature: ambiguous.*method.temp.*collaboration"
+        ):
+            resolve("pcr+ccldc", flags(temperature=2))
+        found = resolve("pcr+ccldc", flags(method__temperature=2)).values
+        assert (found["method.temperature"], found["collaboration.temperature"]) == (2, 4)
+
+    def test_what_no_method_reads_is_refused_what_one_reads_is_not(self) -> None:
+        runs = [resolve(method, flags(stages=2)) for method in ("er", "er+ccldc")]
+        refuse_unused(runs, ["er", "er+ccldc"])
+        with pytest.raises(UserError, match="--stages: er cannot use it"):
+            refuse_unused(runs[:1], ["er"])
+        with pytest.raises(UserError, match=r"no setting 'stags'; did you mean stages"):
+            refuse_unused([resolve("er", flags(stags=2))], ["er"])
+
+    def test_the_whole_of_a_methods_optimizer_is_its_preset(self) -> None:
+        """Only lr, weight decay and the second beta were, and beta1 was overwritten."""
+        from peerlearn import METHODS, AdamW
+        from peerlearn.methods import ER
+
+        class Slow(ER):
+            name = "slow"
+            optim = AdamW(lr=1e-3, beta1=0.5)
+
+        with METHODS.unchanged():
+            METHODS.add(Slow)
+            found = resolve("slow")
+        assert (found.values["optim.beta1"], found.origins["optim.beta1"]) == (0.5, "preset")
+
+
+class TestFiles:
+    def write(self, folder: Path, text: str) -> Path:
+        (folder / "er.yaml").write_text(text)
+        return folder / "er.yaml"
+
+    def test_nested_dotted_and_short_names_are_the_same(self, tmp_path: Path) -> None:
+        for text in ("optim:\n  lr: 1e-3\n", "optim.lr: 0.001\n", "lr: 0.001\n"):
+            found = resolve("er", read_file(self.write(tmp_path, text)))
+            assert (found.values["optim.lr"], found.origins["optim.lr"]) == (0.001, "file")
+
+    def test_a_wrong_key_is_named_with_its_line_and_the_nearest_right_one(
+        self, tmp_path: Path
+    ) -> None:
+        file = self.write(tmp_path, "batch: 10\nmemry: 200\n")
+        with pytest.raises(UserError, match=r"er.yaml, line 2: there is no .*did you mean memory"):
+            refuse_unused([resolve("er", read_file(file))], ["er"])
+
+    def test_a_wrong_value_is_named_with_its_line(self, tmp_path: Path) -> None:
+        file = self.write(tmp_path, "optim:\n  weight_decay: 0\n  lr: fast\n")
+        with pytest.raises(UserError, match=r"line 3: lr must be a number, got 'fast'"):
+            resolve("er", read_file(file))
+
+    def test_what_it_says_of_another_method_is_left_out(self, tmp_path: Path) -> None:
+        text = "method: {name: derpp, alpha: 0.5}\noptim: {name: adamw, lr: 0.1}\n"
+        found = resolve("er", read_file(self.write(tmp_path, text)))
+        assert not found.unused
+        assert found.values["optim.lr"] == 0.1
+        assert resolve("derpp", read_file(tmp_path / "er.yaml")).values["method.alpha"] == 0.5
+
+    @pytest.mark.parametrize("content", ["- a list", "a: [1", "just words", "\x00", "", "&a [*a]"])
+    def test_one_that_holds_no_settings_is_refused(self, content: str, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"er.yaml: (is not YAML|must hold)"):
+            read_file(self.write(tmp_path, content))
+
+    def test_nothing_in_it_is_executed(self, tmp_path: Path) -> None:
+        text = f"lr: !!python/object/apply:os.mkdir ['{tmp_path}/made']\n"
+        with pytest.raises(UserError, match="is not YAML"):
+            read_file(self.write(tmp_path, text))
+        assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("memory", "many", "memory must be a whole number, got 'many'"),
-        ("memory", "2.5", "memory must be a whole number"),
+        ("memory", "many", "size must be a whole number, got 'many'"),
+        ("memory", "2.5", "size must be a whole number"),
         ("lr", "fast", "lr must be a number, got 'fast'"),
-        ("per_sample", "perhaps", "per_sample must be true or false"),
+        ("per_sample", "perhaps", "chain.per_sample must be true or false"),
+        ("pool", "globl", "pool must be global or 2x2, got 'globl'; did you mean global"),
     ],
 )
-def test_a_wrong_value_is_named_with_what_is_wanted(name: str, text: str, says: str) -> None:
+def test_a_wrong_value_is_named_with_its_flag_and_what_is_wanted(
+    name: str, text: str, says: str
+) -> None:
     with pytest.raises(UserError, match=f"--{name}: {says}"):
-        convert(name, text, f"--{name}")
-
-
-@pytest.mark.parametrize("content", ["- a list", "a: [1", "just words", "\x00"])
-def test_a_file_that_holds_no_settings_is_refused(content: str, tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text(content)
-    with pytest.raises(UserError, match=r"x.yaml: (is not YAML|must hold)"):
-        read_file(tmp_path / "x.yaml")
-
-
-def test_nothing_in_a_settings_file_is_executed(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("lr: !!python/object/apply:os.mkdir ['{tmp_path}/made']\n")
-    with pytest.raises(UserError, match="is not YAML"):
-        read_file(tmp_path / "x.yaml")
-
-
-def test_differences_leave_out_the_machine() -> None:
-    settings = resolve({}).settings
-    same = {name: getattr(settings, name) for name in FIELDS}
-    assert differences(settings, {**same, "threads": 7, "device": "cuda"}) == []
-    assert differences(settings, {**same, "lr": 1.0}) == ["lr 1.0 there, 0.0005 here"]
+        run_of(**{name: text})
 
 
 @pytest.mark.parametrize("text", ["", "a", "3-1", "1--2", "-1", "1.5"])

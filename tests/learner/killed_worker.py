@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import save_file
 
 from peerlearn import ClassStream, build_learner, small_net, toy_images
-from peerlearn.learner import checkpoint
 
 
 def work_through(name: str, folder: Path, progress: Connection) -> None:
@@ -29,5 +28,6 @@ def work_through(name: str, folder: Path, progress: Connection) -> None:
             progress.send(learner.progress.batches)
         learner.end_task()
         learner.save(folder / "checkpoint")
-    tensors = {name: t.contiguous() for name, t in checkpoint._tensors(learner).items()}
+    state = learner.state_dict().items()
+    tensors = {name: t.contiguous() for name, t in state if isinstance(t, torch.Tensor)}
     save_file(tensors, folder / "end.safetensors")

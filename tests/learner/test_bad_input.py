@@ -5,17 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Build, same
-from torch import Tensor
+from conftest import Build, same, tensors
 
-from peerlearn import ClassStream, OnlineLearner, StreamInfo, UserError, build_learner, small_net
-from peerlearn.learner.checkpoint import _tensors
+from peerlearn import ClassStream, StreamInfo, UserError, build_learner, small_net
 
 X, Y = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
-
-
-def everything(learner: OnlineLearner) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in _tensors(learner).items()}
 
 
 BAD: dict[str, tuple[Any, Any, str]] = {
@@ -47,11 +41,11 @@ def test_bad_input_is_refused_and_changes_nothing(
     learner = build("er+ccldc")
     for batch in list(stream.tasks[0])[:2]:
         learner.learn(*batch)
-    before = everything(learner)
+    before = tensors(learner)
     x, y, says = BAD[case]
     with pytest.raises(UserError, match=says):
         learner.learn(x, y)
-    assert same(before, everything(learner))
+    assert same(before, tensors(learner))
 
 
 def test_a_label_of_another_task_is_refused_by_a_method_that_needs_tasks(
@@ -59,10 +53,10 @@ def test_a_label_of_another_task_is_refused_by_a_method_that_needs_tasks(
 ) -> None:
     learner = build("gsa+ccldc")
     learner.learn(*next(iter(stream.tasks[0])))
-    before = everything(learner)
+    before = tensors(learner)
     with pytest.raises(UserError, match=r"label \d is not of task 0.*call end_task"):
         learner.learn(*next(iter(stream.tasks[1])))
-    assert same(before, everything(learner))
+    assert same(before, tensors(learner))
 
 
 @pytest.mark.parametrize("method", ["ocm", "gsa", "onpro"])
@@ -94,14 +88,17 @@ def test_plain_replay_needs_no_boundaries(method: str, stream: ClassStream) -> N
     ("settings", "says"),
     [
         ({"name": "err"}, "no method 'err'; did you mean er"),
-        ({"name": "er+ccdlc"}, "no collaboration 'ccdlc'; did you mean ccldc"),
+        ({"name": "er+ccdlc"}, "no wrapper 'ccdlc'; did you mean ccldc"),
         ({"memory": -1}, "capacity must be 0"),
         ({"updates": 0}, "updates must be at least 1"),
         ({"precision": "bf16"}, "needs device='cuda'"),
         ({"precision": "int8"}, "fp32, bf16 or fp16"),
-        ({"profile": "mine"}, "paper or authors"),
+        ({"profile": "mine"}, "no profile 'mine'; known: paper, authors"),
         ({"method": {"replay_batch": 0}}, "replay_batch must be at least 1"),
-        ({"method": {"replay_size": 3}}, "er has no setting 'replay_size'; did you mean replay_b"),
+        (
+            {"method": {"replay_size": 3}},
+            "er has no setting 'method.replay_size'; did you mean replay_b",
+        ),
         ({"net": lambda: torch.nn.Linear(2, 2)}, r"Linear must offer features\(x\)"),
     ],
 )
@@ -125,10 +122,10 @@ def test_a_task_without_a_batch_cannot_end(build: Build, stream: ClassStream) ->
 @pytest.mark.parametrize("method", ["ocm", "onpro"])
 def test_images_that_cannot_be_rotated_are_refused(method: str, build: Build) -> None:
     learner = build(method)
-    before = everything(learner)
+    before = tensors(learner)
     with pytest.raises(UserError, match="resize them to a square"):
         learner.learn(torch.zeros(4, 3, 8, 10, dtype=torch.uint8), Y)
-    assert same(before, everything(learner))
+    assert same(before, tensors(learner))
 
 
 def test_one_network_cannot_be_two_peers(build: Build) -> None:
@@ -145,6 +142,6 @@ def test_a_network_with_another_number_of_classes_is_refused(build: Build) -> No
 def test_a_loss_that_is_not_finite_stops_before_the_step(build: Build, stream: ClassStream) -> None:
     learner = build("er_ace")
     with torch.no_grad():
-        next(learner.peers[0].brain.parameters()).fill_(float("nan"))
+        next(learner.peers[0].model.parameters()).fill_(float("nan"))
     with pytest.raises(UserError, match=r"not finite any more.*smaller lr"):
         learner.learn(*next(iter(stream.tasks[0])))

@@ -6,9 +6,9 @@ from torch.nn import functional as F
 
 from peerlearn.losses import class_means
 from peerlearn.methods import ERACE, GSA
-from peerlearn.methods.base import Group
 from peerlearn.methods.feedback import pair_counts
 from peerlearn.methods.gsa import GSADraw
+from peerlearn.methods.interface import Group
 from peerlearn.stream import StreamInfo
 
 
@@ -17,7 +17,7 @@ class Parrot:
 
     def __init__(self, *answers: Tensor) -> None:
         self.answers = list(answers)
-        self.kept: dict[str, Tensor] = {}
+        self.buffers: dict[str, Tensor] = {}
 
     def logits(self, x: Tensor) -> Tensor:
         answer = self.answers.pop(0)
@@ -30,7 +30,7 @@ def test_a_gsa_step_equals_the_authors() -> None:
     first = 1.5 * torch.sin(0.6 * torch.arange(48)).reshape(8, 6)
     second = 1.5 * torch.cos(0.4 * torch.arange(96)).reshape(16, 6)
     peer = Parrot(first, second)
-    peer.kept = {
+    peer.buffers = {
         "count": torch.tensor([10.0, 12, 0, 0, 0, 0]),
         "own": torch.tensor([6.0, 7, 0, 0, 0, 0]),
         "others": torch.tensor([4.0, 5, 0, 0, 0, 0]),
@@ -51,14 +51,14 @@ def test_a_gsa_step_equals_the_authors() -> None:
         "others": [6.5347757, 7.8835325, 2.6463561, 3.5512652, 0, 0],
         "own": [7.7172756, 7.8525801, 1.0969353, 0.7172788, 0, 0],
     }.items():
-        torch.testing.assert_close(peer.kept[name], torch.tensor(expected), **tolerance)
+        torch.testing.assert_close(peer.buffers[name], torch.tensor(expected), **tolerance)
 
 
 def test_a_gsa_step_in_the_warm_up_weighs_all_classes_alike() -> None:
     gsa = GSA(StreamInfo(num_classes=4, boundaries=True, classes_per_task=2))
     logits = torch.randn(2, 8, 4, generator=torch.Generator().manual_seed(0))
     peer = Parrot(logits[0], logits[1])
-    peer.kept = {name: torch.full((4,), 7.0) for name in ("count", "own", "others")}
+    peer.buffers = {name: torch.full((4,), 7.0) for name in ("count", "own", "others")}
     y = torch.tensor([0, 1, 0, 1] * 2)
     group = Group(torch.zeros(8), y)
     draw = GSADraw(group, group, group, slots=slice(0, 2), warm=True)

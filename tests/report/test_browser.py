@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from peerlearn.report import read_runs, render
+from peerlearn.records.read import read_runs
+from peerlearn.report import render
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the path")
@@ -279,6 +280,36 @@ def test_without_scripts_all_is_shown_and_no_dead_control(show: Open) -> None:
         node = tab.call("DOM.querySelector", nodeId=document, selector=selector)["nodeId"]
         style = tab.call("DOM.getOuterHTML", nodeId=node)["outerHTML"][:120]
         assert ("hidden" not in style) == there
+
+
+FADED = """[...document.querySelectorAll('#stream svg.large .s')]
+    .map((e) => Number(getComputedStyle(e).opacity) < 0.5)"""
+BANDS = """[...document.querySelectorAll('#stream svg.large .band')]
+    .map((e) => Number(getComputedStyle(e).opacity) > 0.1)"""
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_the_legend_brings_out_what_is_chosen_even_without_scripts(
+    show: Open, fabricate_run: Callable[..., Path], scripts: bool
+) -> None:
+    for method in ("gsa", "gsa+ccldc", "ocm"):
+        for seed in (0, 1):
+            fabricate_run(method, seed=seed)
+    tab = show(scripts=scripts)
+    tab.call("Emulation.setEmulatedMedia", features=[])
+    tab.evaluate("document.styleSheets[0].insertRule('.s, .band {transition: none !important}')")
+    assert tab.evaluate(FADED) == [False] * 5
+    assert tab.evaluate(BANDS) == [False] * 5  # five lines: their bands would cover each other
+    tab.evaluate("document.querySelector('#pick0').click()")
+    tab.evaluate("document.querySelector('#plasticity label[for=pick1]').click()")
+    assert tab.evaluate(FADED) == [False, False, True, True, True]
+    assert tab.evaluate(BANDS) == [True, True, False, False, False]
+    tab.evaluate("document.querySelector('button[type=reset]').click()")
+    assert tab.evaluate(FADED) == [False] * 5
+
+
+def test_few_lines_show_their_bands_at_once(show: Open) -> None:
+    assert show().evaluate(BANDS) == [True, True]
 
 
 def test_motion_stops_for_those_who_ask_for_it(show: Open) -> None:

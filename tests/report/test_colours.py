@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from peerlearn.report.charts import opacity, tone
+from peerlearn.report.heat import opacity, tone
 
 CSS = resources.files("peerlearn.report").joinpath("page.css").read_text()
 TOKENS = dict(re.findall(r"--([\w-]+): (light-dark\(.*?\)|#\w+);", CSS))

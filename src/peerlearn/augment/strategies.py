@@ -4,6 +4,7 @@ Parameters differ from image to image unless a docstring says otherwise.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch import Tensor
 from peerlearn.augment import ops
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
+
+Augmentation = Literal["full", "crop_flip", "crop_flip_shared"]  # by name, see AUGMENTATIONS
 
 PAD = 4  # pixels of black around an image before it is cropped back to its size
 
@@ -65,3 +68,10 @@ def onpro(x: Tensor, rng: torch.Generator) -> Tensor:
 
 def _size(x: Tensor) -> tuple[int, int]:
     return x.shape[2], x.shape[3]
+
+
+AUGMENTATIONS: dict[Augmentation, Augment] = {
+    "full": full,
+    "crop_flip": partial,
+    "crop_flip_shared": partial_shared,
+}

@@ -1,16 +1,13 @@
 """The distillation chain: views of a batch, each harder than the one before."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from peerlearn.augment import ops, randaugment
-from peerlearn.errors import UserError
+from peerlearn.settings import Settings, setting
 
 
-@dataclass(frozen=True)
-class ViewChain:
+class ViewChain(Settings):
     """Image, resized crop and mirror of it, RandAugment of that, RandAugment of that, ...
 
     >>> views = ViewChain(stages=3)(torch.rand(2, 3, 32, 32), torch.Generator())
@@ -18,21 +15,10 @@ class ViewChain:
     4
     """
 
-    stages: int = 3  # views after the image itself
-    ops: int = 3  # operations in each RandAugment, the paper's N
-    magnitude: int = 15  # of RandAugment, the paper's M
-    per_sample: bool = False  # operations drawn for each image, not once for the batch
-
-    def __post_init__(self) -> None:
-        if self.stages < 0:
-            raise UserError(f"ViewChain: stages is {self.stages}; it must be 0 or more")
-        if self.ops < 0:
-            raise UserError(f"ViewChain: ops is {self.ops}; it must be 0 or more")
-        if not 0 <= self.magnitude <= randaugment.MAX_MAGNITUDE:
-            raise UserError(
-                f"ViewChain: magnitude is {self.magnitude}; "
-                f"it must be from 0 to {randaugment.MAX_MAGNITUDE}"
-            )
+    stages: int = setting(3, "views after the image itself", ge=0, le=100)
+    ops: int = setting(3, "operations of each RandAugment (N)", ge=0, le=100)
+    magnitude: int = setting(15, "strength of RandAugment (M)", ge=0, le=randaugment.MAX_MAGNITUDE)
+    per_sample: bool = setting(False, "draw RandAugment for each image, not once for the batch")
 
     def __call__(self, x: Tensor, rng: torch.Generator) -> list[Tensor]:
         """Return stages + 1 views, each float (B, 3, H, W) in [0, 1]; view 0 is x itself."""

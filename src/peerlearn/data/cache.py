@@ -12,7 +12,6 @@ while the others wait for its lock. Rows are written one by one: memory stays sm
 import hashlib
 import os
 import shutil
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,18 +24,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from peerlearn.data.places import cache_folder
 from peerlearn.errors import UserError
+from peerlearn.storage import locked
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]  # done, all; images or bytes
 Pixels = npt.NDArray[np.uint8]
 Rows = tuple[int, int, Iterator[Pixels]]  # height, width, images (3, height, width)
-
-
-def cache_folder() -> Path:
-    """Return where files are kept for later: $PEERLEARN_CACHE, else ~/.cache/peerlearn."""
-    chosen = os.environ.get("PEERLEARN_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "peerlearn"
 
 
 def cached_images(key: str, count: int, rows: Callable[[], Rows]) -> Tensor:
@@ -77,27 +71,6 @@ def content_key(root: Path, files: Sequence[Path], settings: str) -> str:
         beside.write_text(key)
         beside.replace(note)
     return key
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Let one process at a time through; the others wait. A killed process leaves no lock."""
-    if sys.platform == "win32":  # has no flock: two may build at once, and the last rename wins
-        yield
-        return
-    import fcntl
-
-    while True:
-        file = path.open("w")
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-            break
-        file.close()  # its holder has removed it while we waited: only the present one counts
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        file.close()
 
 
 def _write(path: Path, count: int, height: int, width: int, images: Iterator[Pixels]) -> None:
@@ -162,5 +135,5 @@ def _cannot_write(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(
             f"{folder}: cannot be written ({error.strerror}); "
-            "mend that or set PEERLEARN_CACHE to another folder"
+            "make it writable or set PEERLEARN_CACHE to another folder"
         ) from error

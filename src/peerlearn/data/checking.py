@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import torch
 
-from peerlearn.data.cache import Progress
+from peerlearn.data import DATASETS
 from peerlearn.data.images import ImageSet
-from peerlearn.data.sources import SOURCES, load, where
+from peerlearn.data.places import Progress
+from peerlearn.data.sources import known, load, where
 from peerlearn.errors import UserError
 
 
@@ -55,9 +56,9 @@ def check(
     test     1000, 100 per class
     """
     dataset = load(data, root, size=size, progress=progress)
-    named = str(data) in SOURCES
+    named = str(data) in DATASETS
     place = where(str(data), root) if named else Path(data).expanduser()
-    source = SOURCES.get(dataset.name)
+    source = known(dataset.name) if dataset.name in DATASETS else None
     if source and (named or source.is_at(place)):
         _compare(place, dataset.name, "training", len(dataset.train), source.train)
         _compare(place, dataset.name, "test", len(dataset.test), source.test)

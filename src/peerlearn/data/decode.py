@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from peerlearn.data.cache import Pixels, Progress, Rows
+from peerlearn.data.cache import Pixels, Rows
+from peerlearn.data.places import Progress
 from peerlearn.errors import UserError
 
 DECODER = "pillow, bilinear, 1"  # part of every cache key: change it when pixels change
@@ -62,7 +63,7 @@ def pixels_of(image: Image.Image, height: int, width: int) -> Pixels:
 def _decoded(
     files: Sequence[Path], height: int, width: int, progress: Progress | None
 ) -> Iterator[Pixels]:
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes outside the lock of Python
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes without the GIL
         for start in range(0, len(files), CHUNK):
             chunk = files[start : start + CHUNK]
             yield from pool.map(lambda path: read_image(path, height, width), chunk)

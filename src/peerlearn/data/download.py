@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
-from peerlearn.data.cache import Progress, locked
-from peerlearn.data.folders import TINY
-from peerlearn.data.sources import known, target
+from peerlearn.data.places import Progress, target
+from peerlearn.data.sources import known
 from peerlearn.errors import UserError
+from peerlearn.storage import locked
 
 CHUNK = 1 << 20  # bytes
 PATIENCE = 30  # seconds without an answer
@@ -34,38 +33,6 @@ _NETWORK = (
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
 
 
-class Archive(NamedTuple):
-    """What is published, and the folder it unpacks to."""
-
-    url: str
-    md5: str  # as published; guards against damage
-    folder: str
-
-    @property
-    def file(self) -> str:
-        """Return the name of the archive's file."""
-        return self.url.rpartition("/")[2]
-
-
-ARCHIVES: dict[str, Archive] = {
-    "cifar10": Archive(
-        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-        "c58f30108f718f92721af3b95e74349a",
-        "cifar-10-batches-py",
-    ),
-    "cifar100": Archive(
-        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-        "eb9058c3a382ffc7106e4002c42a8d85",
-        "cifar-100-python",
-    ),
-    "tiny": Archive(
-        "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-        "90528d7ca1a48142e341f4ef8d21d0de",
-        TINY,
-    ),
-}
-
-
 def get(
     name: str, root: str | PathLike[str] | None = None, progress: Progress | None = None
 ) -> Path:
@@ -76,13 +43,13 @@ def get(
     `progress(done, all)` is called with bytes; `all` is 0 while the server does not say.
     """
     source, place = known(name), target(root)
-    if name not in ARCHIVES:
-        raise UserError(f"{name}: {source.by_hand.format(root=place)}")
-    archive = ARCHIVES[name]
+    archive = source.archive
+    if archive is None:
+        raise UserError(f"{name}: {source.get_by_hand(place)}")
     folder, file = place / archive.folder, place / archive.file
     with _cannot_write(place):
         place.mkdir(parents=True, exist_ok=True)
-        with locked(place / f"{archive.file}.lock"):
+        with locked(place / f".{archive.file}.lock"):
             if folder.is_dir():
                 return folder
             if file.is_file():
@@ -94,7 +61,7 @@ def get(
             try:
                 _verify(part, archive.md5, "it was removed; run the same command again")
                 _install(part, folder)
-            except UserError:  # what is wrong with it will not mend; an interrupted one stays
+            except UserError:  # it will not get better; a download that broke off stays
                 part.unlink(missing_ok=True)
                 raise
             part.unlink(missing_ok=True)
@@ -184,5 +151,5 @@ def _cannot_write(place: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(
             f"{error.filename or place}: {error.strerror or error}; "
-            "mend that or choose another folder with root or PEERLEARN_DATA"
+            "make it writable or choose another folder with root or PEERLEARN_DATA"
         ) from error

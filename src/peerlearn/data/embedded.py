@@ -1,15 +1,13 @@
 """`mini`: real CIFAR-10 images that come with the package. Made by scripts/make_mini.py."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 from PIL import Image
 
 from peerlearn.data.images import Dataset, ImageSet
+from peerlearn.data.places import SHEET as SHEET
 from peerlearn.errors import UserError
 
-SHEET = Path(__file__).parent / "mini.webp"
 SIDE, COLUMNS = 32, 100
 TRAIN, TEST = 300, 100  # images per class
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
-from peerlearn.data.cache import Progress, cached_images, content_key
+from peerlearn.data.cache import cached_images, content_key
 from peerlearn.data.decode import DECODER, SUFFIXES, decode
 from peerlearn.data.images import Dataset, ImageSet
+from peerlearn.data.places import Progress, imagenet100_classes
 from peerlearn.errors import UserError
 
 TINY = "tiny-imagenet-200"
@@ -32,11 +33,6 @@ def tiny_imagenet(folder: str | PathLike[str], progress: Progress | None = None)
     train = [_images(root / "train" / wnid, TINY_AGAIN) for wnid in wnids]
     names = [words.get(wnid, wnid).split(",")[0] for wnid in wnids]
     return _dataset("tiny", root, names, train, _tiny_test(root, wnids), 64, progress)
-
-
-def imagenet100_classes() -> list[str]:
-    """Return the ids of the 100 classes, sorted."""
-    return sorted((Path(__file__).parent / "imagenet100.txt").read_text().split())
 
 
 def imagenet100(folder: str | PathLike[str], progress: Progress | None = None) -> Dataset:

@@ -1,84 +1,255 @@
-"""Data sets by name: where they are looked for, how they are read, how they are got."""
+"""Data sets by name: one class each says where it is, how it is got, read and used.
+
+Nothing here imports torch or numpy before a data set is read, so that a listing comes at once.
+"""
 
 import difflib
-import os
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from peerlearn.data.cache import Progress, cache_folder
-from peerlearn.data.cifar import cifar10, cifar100
-from peerlearn.data.embedded import SHEET, mini
-from peerlearn.data.folders import (
-    TINY,
-    image_folder,
-    imagenet100,
-    imagenet100_classes,
-    tiny_imagenet,
-)
-from peerlearn.data.images import Dataset
+from typing_extensions import override
+
+from peerlearn.data import DATASETS
+from peerlearn.data.places import SHEET, Progress, imagenet100_classes, places, target
 from peerlearn.errors import UserError
 
-
-class Source(NamedTuple):
-    """A data set that has a name."""
-
-    summary: str
-    read: Callable[[Path, Progress | None], Dataset]
-    folders: tuple[str, ...]  # its folder has one of these names ...
-    is_at: Callable[[Path], bool]  # ... or is recognised by what is in it
-    train: int | None  # images, if published
-    test: int | None
-    by_hand: str = ""  # what to do where `peerlearn data get` cannot; {root}: where to put it
+if TYPE_CHECKING:
+    from peerlearn.data.images import Dataset
 
 
-SOURCES: dict[str, Source] = {
-    "mini": Source(
-        summary="10 classes of 32 x 32, real CIFAR-10 images; comes with the package",
-        read=lambda _folder, _progress: mini(),
-        folders=(),
-        is_at=lambda _folder: False,
-        train=3_000,
-        test=1_000,
-        by_hand="it comes with the package: use it without getting it",
-    ),
-    "cifar10": Source(
-        summary="10 classes of 32 x 32",
-        read=lambda folder, _progress: cifar10(folder),
-        folders=("cifar-10-batches-py",),
-        is_at=lambda folder: (folder / "batches.meta").is_file(),
-        train=50_000,
-        test=10_000,
-    ),
-    "cifar100": Source(
-        summary="100 classes of 32 x 32",
-        read=lambda folder, _progress: cifar100(folder),
-        folders=("cifar-100-python",),
-        is_at=lambda folder: (folder / "meta").is_file() and (folder / "train").is_file(),
-        train=50_000,
-        test=10_000,
-    ),
-    "tiny": Source(
-        summary="Tiny-ImageNet: 200 classes of 64 x 64",
-        read=tiny_imagenet,
-        folders=(TINY,),
-        is_at=lambda folder: (folder / "wnids.txt").is_file(),
-        train=100_000,
-        test=10_000,
-    ),
-    "imagenet100": Source(
-        summary="100 classes of ImageNet, resized to 224 x 224",
-        read=imagenet100,
-        folders=("imagenet100", "imagenet"),
-        is_at=lambda folder: (folder / "train" / imagenet100_classes()[0]).is_dir(),
-        train=None,
-        test=5_000,
-        by_hand="its licence forbids a download: register at https://image-net.org/download.php, "
+class Archive(NamedTuple):
+    """What is published, and the folder it unpacks to."""
+
+    url: str
+    md5: str  # as published; guards against damage
+    folder: str
+
+    @property
+    def file(self) -> str:
+        """Return the name of the archive's file."""
+        return self.url.rpartition("/")[2]
+
+
+class Protocol(NamedTuple):
+    """How experiments use a data set; settings go by their dotted names.
+
+    >>> tiny = DATASETS["tiny"].protocol
+    >>> tiny.settings["net.pool"], tiny.for_method("onpro")["net.pool"]
+    ('2x2', 'global')
+    """
+
+    memories: tuple[int, ...] = ()  # sizes that are reported; the first one is the default
+    settings: Mapping[str, Any] = {}  # for all methods ...
+    by_method: Mapping[str, Mapping[str, Any]] = {}  # ... and what some methods have instead
+    published: bool = False  # whether the paper has it
+
+    def for_method(self, name: str) -> dict[str, Any]:
+        """The settings for a method."""
+        return {**self.settings, **self.by_method.get(name, {})}
+
+
+class Source(ABC):
+    """A data set that has a name.
+
+    The first line of its docstring says what it is. Other packages add theirs by an entry point
+    of the group `peerlearn.datasets`, programs by `DATASETS.add`:
+
+    >>> class Pets(Source):
+    ...     '''Cats and dogs of 64 x 64.'''
+    ...
+    ...     name = "pets"
+    ...     folders = ("pets-v1",)  # in one of the places where data sets are looked for
+    ...     protocol = Protocol(memories=(100,), settings={"stream.tasks": 2})
+    ...
+    ...     def read(self, folder, progress):
+    ...         return image_folder(folder, size=64, progress=progress)
+    >>> print(Pets().find([Path("nowhere")]))
+    None
+    """
+
+    name: ClassVar[str]
+    folders: ClassVar[tuple[str, ...]] = ()  # names of its folder, besides that of the archive
+    marks: ClassVar[tuple[str, ...]] = ()  # files in it by which it is recognised
+    is_image_folder: ClassVar[bool] = False  # whether a path to it is read as any image folder is
+    train: ClassVar[int | None] = None  # images, if published
+    test: ClassVar[int | None] = None
+    archive: ClassVar[Archive | None] = None
+    by_hand: ClassVar[str] = "there is no download: put its folder ({folders}) into {root}"
+    protocol: ClassVar[Protocol] = Protocol()
+
+    @abstractmethod
+    def read(self, folder: Path, progress: Progress | None) -> "Dataset":
+        """Read it from the folder where it was found."""
+
+    def get_by_hand(self, root: Path) -> str:
+        """Say what to do where there is no archive; `root` is where to put it."""
+        return self.by_hand.format(root=root, folders=" or ".join(self.folders))
+
+    def is_at(self, folder: Path) -> bool:
+        """Whether what is in a folder, whatever its name, is this data set."""
+        return bool(self.marks) and all((folder / mark).is_file() for mark in self.marks)
+
+    def find(self, places: Sequence[Path]) -> Path | None:
+        """Return the first folder that has the right name or content; None if there is none."""
+        names = (*self.folders, *([self.archive.folder] if self.archive else []))
+        for place in places:
+            for folder in (place / name for name in names):
+                if folder.is_dir():
+                    return folder
+            if self.is_at(place):
+                return place
+        return None
+
+
+class Mini(Source):
+    """10 classes of 32 x 32, real CIFAR-10 images; comes with the package."""
+
+    name = "mini"
+    train, test = 3_000, 1_000
+    by_hand = "it comes with the package: use it without getting it"
+    protocol = Protocol(
+        memories=(200,),
+        settings={
+            "stream.tasks": 5,
+            "net.width": 16,
+            "collaboration.chain.ops": 3,
+            "collaboration.chain.magnitude": 15,
+        },
+    )
+
+    @override
+    def find(self, places: Sequence[Path]) -> Path:
+        return SHEET
+
+    @override
+    def read(self, folder: Path, progress: Progress | None) -> "Dataset":
+        from peerlearn.data.embedded import mini
+
+        return mini()
+
+
+class Cifar10(Source):
+    """10 classes of 32 x 32."""
+
+    name = "cifar10"
+    marks = ("batches.meta",)
+    train, test = 50_000, 10_000
+    archive = Archive(
+        url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        md5="c58f30108f718f92721af3b95e74349a",
+        folder="cifar-10-batches-py",
+    )
+    protocol = Protocol(
+        memories=(500, 1000),
+        settings={
+            "stream.tasks": 5,
+            "collaboration.chain.ops": 3,
+            "collaboration.chain.magnitude": 15,
+        },
+        published=True,
+    )
+
+    @override
+    def read(self, folder: Path, progress: Progress | None) -> "Dataset":
+        from peerlearn.data.cifar import cifar10
+
+        return cifar10(folder)
+
+
+class Cifar100(Source):
+    """100 classes of 32 x 32."""
+
+    name = "cifar100"
+    marks = ("meta", "train")
+    train, test = 50_000, 10_000
+    archive = Archive(
+        url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        md5="eb9058c3a382ffc7106e4002c42a8d85",
+        folder="cifar-100-python",
+    )
+    protocol = Protocol(
+        memories=(1000, 2000, 5000),
+        settings={
+            "stream.tasks": 10,
+            "collaboration.chain.ops": 3,
+            "collaboration.chain.magnitude": 15,
+        },
+        published=True,
+    )
+
+    @override
+    def read(self, folder: Path, progress: Progress | None) -> "Dataset":
+        from peerlearn.data.cifar import cifar100
+
+        return cifar100(folder)
+
+
+class TinyImageNet(Source):
+    """Tiny-ImageNet: 200 classes of 64 x 64."""
+
+    name = "tiny"
+    marks = ("wnids.txt",)
+    train, test = 100_000, 10_000
+    archive = Archive(
+        url="http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+        md5="90528d7ca1a48142e341f4ef8d21d0de",
+        folder="tiny-imagenet-200",
+    )
+    protocol = Protocol(
+        memories=(2000, 5000, 10000),
+        settings={
+            "stream.tasks": 100,
+            "net.pool": "2x2",
+            "collaboration.chain.ops": 1,
+            "collaboration.chain.magnitude": 11,
+        },
+        by_method={"onpro": {"net.pool": "global"}},
+        published=True,
+    )
+
+    @override
+    def read(self, folder: Path, progress: Progress | None) -> "Dataset":
+        from peerlearn.data.folders import tiny_imagenet
+
+        return tiny_imagenet(folder, progress)
+
+
+class ImageNet100(Source):
+    """100 classes of ImageNet, resized to 224 x 224."""
+
+    name = "imagenet100"
+    folders = ("imagenet100", "imagenet")
+    is_image_folder = True
+    test = 5_000
+    by_hand = (
+        "its licence forbids a download: register at https://image-net.org/download.php, "
         "get ILSVRC2012 and lay it out as {root}/imagenet/train/<wnid>/*.JPEG and "
-        "{root}/imagenet/val/<wnid>/*.JPEG (the classes in peerlearn/data/imagenet100.txt do)",
-    ),
-}
+        "{root}/imagenet/val/<wnid>/*.JPEG (the classes in peerlearn/data/imagenet100.txt do)"
+    )
+    protocol = Protocol(
+        memories=(5000,),
+        settings={
+            "stream.tasks": 10,
+            "net.stem": "7x7",
+            "net.normalise": True,
+            "collaboration.chain.ops": 3,
+            "collaboration.chain.magnitude": 11,
+        },
+        published=True,
+    )
+
+    @override
+    def is_at(self, folder: Path) -> bool:
+        return (folder / "train" / imagenet100_classes()[0]).is_dir()
+
+    @override
+    def read(self, folder: Path, progress: Progress | None) -> "Dataset":
+        from peerlearn.data.folders import imagenet100
+
+        return imagenet100(folder, progress)
 
 
 def load(
@@ -87,7 +258,7 @@ def load(
     *,
     size: int | None = None,
     progress: Progress | None = None,
-) -> Dataset:
+) -> "Dataset":
     """Read a data set by its name, or an image folder by its path.
 
     Named sets are looked for in `root` if it is given, else in $PEERLEARN_DATA, ./data and the
@@ -97,71 +268,53 @@ def load(
     >>> load("mini").train.num_classes
     10
     """
-    source = SOURCES.get(str(data))
-    if source is None:
+    if str(data) not in DATASETS:
         return _load_folder(Path(data).expanduser(), size, progress)
     if size is not None:
         raise UserError(f"{data}: images keep their size; leave out size {size}")
-    return source.read(where(str(data), root), progress)
-
-
-def places(root: str | PathLike[str] | None = None) -> list[Path]:
-    """Return the folders in which named data sets are looked for, in order."""
-    if root is not None:
-        return [Path(root).expanduser()]
-    chosen = os.environ.get("PEERLEARN_DATA")
-    first = [Path(chosen).expanduser()] if chosen else []
-    return [*first, Path("data"), cache_folder() / "data"]
-
-
-def target(root: str | PathLike[str] | None = None) -> Path:
-    """Return the folder into which data sets are downloaded."""
-    usual = places(root)
-    return usual[0] if usual[0] != Path("data") else usual[-1]
+    return _read(str(data), where(str(data), root), progress)
 
 
 def find(name: str, root: str | PathLike[str] | None = None) -> Path | None:
     """Return the folder (for `mini`, the file) of a named data set, or None if it is not there."""
-    source = known(name)
-    if name == "mini":
-        return SHEET
-    for place in places(root):
-        for folder in (place / name for name in source.folders):
-            if folder.is_dir():
-                return folder
-        if source.is_at(place):
-            return place
-    return None
+    return known(name).find(places(root))
 
 
 def where(name: str, root: str | PathLike[str] | None = None) -> Path:
     """Return the folder of a named data set; an error says how to get it."""
-    found = find(name, root)
+    found, source = find(name, root), known(name)
     if found is None:
         looked = " or ".join(str(place) for place in places(root))
-        option = f" --root {root}" if root else ""
-        how = known(name).by_hand.format(root=target(root)) or (
-            f"run: peerlearn data get {name}{option}, or put {known(name).folders[0]} there"
-        )
+        how = source.get_by_hand(target(root))
+        if source.archive:
+            option = f" --root {root}" if root else ""
+            how = f"run: peerlearn data get {name}{option}, or put {source.archive.folder} there"
         raise UserError(f"{name}: not found in {looked}; {how}")
     return found
 
 
 def known(name: str) -> Source:
     """Return the source of this name; an error names the nearest one."""
-    if name in SOURCES:
-        return SOURCES[name]
-    near = difflib.get_close_matches(name, SOURCES, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(SOURCES)}"
+    if name in DATASETS:
+        return DATASETS[name]()
+    near = difflib.get_close_matches(name, DATASETS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(DATASETS)}"
     raise UserError(f"no data set and no folder {name!r}; {hint}")
 
 
-def _load_folder(path: Path, size: int | None, progress: Progress | None) -> Dataset:
+def _load_folder(path: Path, size: int | None, progress: Progress | None) -> "Dataset":
+    from peerlearn.data.folders import image_folder
+
     if not path.is_dir():
         if path.exists():
             raise UserError(f"{path}: not a folder; name one with a folder of images per class")
         known(str(path))
-    for name in ("cifar10", "cifar100", "tiny"):  # their folders have a layout of their own
-        if SOURCES[name].is_at(path) and size is None:
-            return SOURCES[name].read(path, progress)
+    for name in DATASETS if size is None else ():
+        source = known(name)
+        if source.is_at(path) and not source.is_image_folder:
+            return _read(name, path, progress)
     return image_folder(path, size, progress)
+
+
+def _read(name: str, folder: Path, progress: Progress | None) -> "Dataset":
+    return known(name).read(folder, progress)._replace(name=name)

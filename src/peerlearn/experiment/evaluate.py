@@ -5,9 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from peerlearn.data import ImageSet
-from peerlearn.learner import OnlineLearner
-from peerlearn.metrics import AccuracyMatrix
+from peerlearn.data.images import ImageSet
+from peerlearn.learner.online import OnlineLearner
+from peerlearn.learner.predictor import Predictor
+from peerlearn.metrics.matrix import AccuracyMatrix
+from peerlearn.metrics.table import summarise
 
 
 class Scores:
@@ -21,10 +23,11 @@ class Scores:
     def add(self, learner: OnlineLearner, tests: list[ImageSet]) -> None:
         """Evaluate on the test images of all tasks so far; one row for each matrix."""
         x = torch.cat([test.x for test in tests])
-        answers = [learner.logits(x, peer=i) for i in range(len(learner.peers))]
-        self.ensemble.add_row(_right(torch.stack(answers).mean(dim=0).argmax(dim=1), tests))
-        for matrix, logits in zip(self.peers, answers, strict=False):
-            matrix.add_row(_right(logits.argmax(dim=1), tests))
+        logits = [learner.logits(x, peer=i) for i in range(len(learner.peers))]
+        answers = _Answered(learner.predictor, torch.stack(logits).mean(dim=0))
+        self.ensemble.add_row(_right(learner.method.predict(answers, x), tests))
+        for matrix, own in zip(self.peers, logits, strict=False):
+            matrix.add_row(_right(own.argmax(dim=1), tests))
         if self.ncm is not None:
             self.ncm.add_row(_right(learner.predict_ncm(x), tests))
 
@@ -43,16 +46,24 @@ class Scores:
         self.ncm = None if lists["ncm"] is None else AccuracyMatrix.from_lists(lists["ncm"])
 
     def summary(self) -> dict[str, Any]:
-        """As summary.json holds them; nothing before the first row."""
-        if not len(self.ensemble):
-            return {}
-        steps = [self.ensemble.at(k).average_accuracy for k in range(len(self.ensemble))]
+        """Metrics of every matrix, by the names of `RunFolder.write_summary`."""
         return {
-            **self.ensemble.summary(),
-            "anytime": sum(steps) / len(steps),  # the mean of AA after each task
-            "peers": [matrix.summary() for matrix in self.peers],
-            "ncm": None if self.ncm is None else self.ncm.summary(),
+            "metrics": summarise(self.ensemble),
+            "peers": [summarise(matrix) for matrix in self.peers if len(matrix)],
+            "ncm": summarise(self.ncm) if self.ncm is not None and len(self.ncm) else None,
         }
+
+
+class _Answered:
+    """The predictor for a method's rule, with the logits that have been computed already."""
+
+    def __init__(self, predictor: Predictor, logits: Tensor) -> None:
+        self.features, self.nearest_mean = predictor.features, predictor.nearest_mean
+        self._logits = logits
+
+    def logits(self, _x: Tensor, /) -> Tensor:
+        """(B, C): the mean of the peers' logits."""
+        return self._logits
 
 
 def _right(predicted: Tensor, tests: list[ImageSet]) -> list[float]:

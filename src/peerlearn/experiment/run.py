@@ -1,36 +1,34 @@
 """One run: train over the stream, evaluate after each task, go on after a crash."""
 
 import hashlib
-import json
 import os
+import platform
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, TextIO
 
 import torch
 
-from peerlearn.augment import ViewChain
-from peerlearn.blurry import BlurryStream
+from peerlearn import __version__
 from peerlearn.data import Dataset, load
 from peerlearn.errors import UserError
 from peerlearn.experiment.evaluate import Scores
-from peerlearn.experiment.files import RunFolder, environment
-from peerlearn.experiment.settings import COLLABORATION, FIELDS, SCHEMA, Resolved, Settings
-from peerlearn.learner import Collaboration, OnlineLearner, collaboration
-from peerlearn.learner.presets import authors_options, find_method
-from peerlearn.nets import ResNet18
-from peerlearn.peer import Optim
-from peerlearn.runtime import keep_freed_memory, peak_memory, reset_peak_memory
-from peerlearn.stream import ClassStream, Stream
+from peerlearn.experiment.resolve import Resolved
+from peerlearn.learner.online import OnlineLearner
+from peerlearn.records.folder import RunFolder, run_path
+from peerlearn.records.schema import MACHINE, Config, Summary
+from peerlearn.runtime import available_threads, keep_freed_memory, peak_memory, reset_peak_memory
+from peerlearn.stream.base import Stream
 
 LOG_EVERY = 10  # batches between lines of steps.jsonl
 CHECKPOINT_SECONDS = 60.0
-IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+MOST_DIFFERENCES = 5  # named in a message
 
 
 class Stopped(Exception):  # noqa: N818
@@ -40,7 +38,7 @@ class Stopped(Exception):  # noqa: N818
 class Watcher(Protocol):
     """Who is told how a run goes on."""
 
-    def begin(self, settings: Settings, card: str, batches: int, done: int) -> None:
+    def begin(self, run: Config, card: str, batches: int, done: int) -> None:
         """A run begins, or goes on after `done` of its batches."""
 
     def step(self, batch: int, task: int, losses: dict[str, float]) -> None:
@@ -52,7 +50,7 @@ class Watcher(Protocol):
     def end(self, summary: dict[str, Any]) -> None:
         """The run is finished."""
 
-    def reuse(self, settings: Settings, summary: dict[str, Any]) -> None:
+    def reuse(self, run: Config, metrics: Mapping[str, float | None]) -> None:
         """The run was finished before."""
 
     def decoding(self, done: int, total: int) -> None:
@@ -62,28 +60,113 @@ class Watcher(Protocol):
         """No more runs are to come."""
 
 
-def run(wanted: Resolved, out: Path, watcher: Watcher, root: Path | None = None) -> dict[str, Any]:
+def run(
+    resolved: Resolved, out: Path, watcher: Watcher, root: Path | None = None
+) -> dict[str, Any]:
     """Finish the run of these settings, from wherever it stands; its summary.
 
     out: the folder of all runs. root: where data sets lie, if not in the usual places.
     """
-    folder = RunFolder(out, wanted.settings)
-    found = folder.finished(wanted)
-    if found is None:
-        settings = folder.settle(wanted)
+    folder = folder_of(resolved, out)
+    config = reconcile(folder, resolved)
+    if (found := _finished(folder)) is None:
         keep_freed_memory()
         reset_peak_memory()
-        torch.set_num_threads(settings.threads)
-        data = load(settings.data, root, size=settings.image_size, progress=watcher.decoding)
-        stream = make_stream(settings, data)
-        learner = make_learner(settings, stream)  # what cannot be is refused before files are made
-        with folder.locked():
-            settings = folder.claim(wanted, fingerprint(data))
-            found = folder.finished(wanted)  # by another process, in the meantime
-            if found is None:
-                return _Run(settings, folder, stream, learner, watcher).go_on()
-    watcher.reuse(wanted.settings, found)
-    return found
+        torch.set_num_threads(config.settings["machine.threads"])
+        size, place = resolved.stream.image_size, str(resolved.values["data"])
+        data = load(place, root, size=size, progress=watcher.decoding)
+        stream = resolved.stream.stream(data, resolved.seed)
+        learner = make_learner(resolved, stream, device=config.settings["machine.device"])
+        with folder.locked():  # what cannot be is refused before files are made
+            config = create_or_verify(folder, resolved, fingerprint(data))
+            if (found := _finished(folder)) is None:  # by another process, in the meantime
+                return _Run(config, folder, stream, learner, watcher).resume()
+    watcher.reuse(config, found.metrics)
+    return {**found.model_dump(exclude={"metrics"}), **found.metrics}
+
+
+def folder_of(resolved: Resolved, out: Path) -> RunFolder:
+    """Where a run has its files."""
+    return RunFolder(run_path(out, resolved))
+
+
+def make_learner(resolved: Resolved, stream: Stream, device: str | None = None) -> OnlineLearner:
+    """The learner of a run, untrained."""
+    skipped = {f"{group}.name" for group in resolved.parts.names} | {"memory.size"}
+    return resolved.parts.build(
+        {key: value for key, value in resolved.values.items() if key not in skipped},
+        stream.info,
+        memory=resolved.memory,
+        seed=resolved.seed,
+        updates=resolved.run.updates,
+        device=device or resolved.machine.device,
+        precision=resolved.machine.precision,
+    )
+
+
+def reconcile(folder: RunFolder, resolved: Resolved) -> Config:
+    """The settings to use; those of a run that is there already must be the same.
+
+    A run that is resumed keeps the device and threads with which it began, unless a flag gives
+    others.
+    """
+    found = folder.config()
+    values = dict(resolved.values)
+    if found is not None:
+        kept = [key for key in MACHINE if resolved.origins[key] == "default"]
+        values |= {key: found.settings[key] for key in kept if key in found.settings}
+    values["machine.threads"] = values["machine.threads"] or available_threads()
+    config = Config(
+        data=resolved.data,
+        method=resolved.method,
+        memory=resolved.memory,
+        seed=resolved.seed,
+        variant=dict(resolved.variant),
+        settings=values,
+        origins=dict(resolved.origins),
+        plugins=resolved.plugins,
+    )
+    if found is not None:
+        _refuse_another_run(folder, found, config)
+    return config
+
+
+def _refuse_another_run(folder: RunFolder, found: Config, config: Config) -> None:
+    ours, theirs = (c.identity | dict(c.plugins) for c in (config, found))
+    differ = [
+        f"{name} {theirs.get(name, 'not there')!s:.40} there, {ours.get(name, 'not there')!s:.40} "
+        "here"
+        for name in {**ours, **theirs}
+        if theirs.get(name) != ours.get(name)
+    ]
+    if differ:
+        more = len(differ) - MOST_DIFFERENCES
+        shown = differ[:MOST_DIFFERENCES] + ([f"and {more} more"] if more > 0 else [])
+        raise UserError(
+            f"{folder.path}: holds a run of other settings or of other code: {'; '.join(shown)}. "
+            "Choose another --out; tables and pages take several folders"
+        )
+
+
+def create_or_verify(folder: RunFolder, resolved: Resolved, data: str) -> Config:
+    """Write the settings of a new run; for an old one, see that it began with the same data.
+
+    data: a fingerprint of the images. Returns the settings to use.
+    """
+    config = reconcile(folder, resolved).model_copy(update={"fingerprint": data})
+    found = folder.config()
+    if found is None:
+        folder.write_config(config)
+    elif found.fingerprint != data:
+        raise UserError(
+            f"{folder.path}: holds a run on other images of {config.data}; choose another --out"
+        )
+    return config
+
+
+def _finished(folder: RunFolder) -> Summary | None:
+    found = folder.summary()
+    return found if found is not None and found.status == "done" else None
 
 
 def fingerprint(data: Dataset) -> str:
@@ -94,55 +177,30 @@ def fingerprint(data: Dataset) -> str:
     return digest.hexdigest()[:16]
 
 
-def make_stream(settings: Settings, data: Dataset) -> Stream:
-    """The stream of a run."""
-    train, test = data.train, data.test
-    if settings.train_per_class is not None:
-        train = train.first_per_class(settings.train_per_class)
-    if settings.test_per_class is not None:
-        test = test.first_per_class(settings.test_per_class)
-    part = Dataset(train, test, data.name)
-    if settings.blur:
-        return BlurryStream(part, settings.tasks, settings.batch, settings.seed, blur=settings.blur)
-    return ClassStream(part, settings.tasks, settings.batch, settings.seed)
+def environment(threads: int, device: str) -> dict[str, Any]:
+    """Versions, machine and command of this process."""
+    return {
+        "peerlearn": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "threads": threads,
+        "device": device,
+        "commit": _commit(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
 
 
-def make_learner(settings: Settings, stream: Stream) -> OnlineLearner:
-    """The learner of a run, untrained."""
-    base, plus, kind = settings.method.partition("+")
-    chosen = find_method(base)
-    own = {k: getattr(settings, k) for k in chosen.own_settings() if k in FIELDS}
-    method = chosen(stream.info, **authors_options(base, settings.profile), **own)
-    c = Collaboration()
-    if plus:
-        chain = ViewChain(
-            stages=settings.stages or 0,
-            ops=settings.ops or 0,
-            magnitude=settings.magnitude or 0,
-            per_sample=bool(settings.per_sample),
-        )
-        given = {name: getattr(settings, name) for name in COLLABORATION}
-        c = collaboration(kind, base, chain=chain, profile=settings.profile, **given)
-    normalise: dict[str, Any] = IMAGENET if settings.normalise else {}
-    net = partial(
-        ResNet18,
-        stream.info.num_classes,
-        width=settings.width,
-        stem=settings.stem,  # type: ignore[arg-type]
-        pool=settings.pool,  # type: ignore[arg-type]
-        **normalise,
-    )
-    return OnlineLearner(
-        method,
-        net,
-        c,
-        memory=settings.memory,
-        seed=settings.seed,
-        optim=Optim(settings.lr, settings.weight_decay, (0.9, settings.beta2)),
-        updates=settings.updates,
-        device=settings.device,
-        precision=settings.precision,  # type: ignore[arg-type]
-    )
+def _commit() -> str | None:
+    """The commit of the sources, if they lie in a checkout."""
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
 
 
 class _Run:
@@ -150,39 +208,39 @@ class _Run:
 
     def __init__(
         self,
-        settings: Settings,
+        config: Config,
         folder: RunFolder,
         stream: Stream,
         learner: OnlineLearner,
         watcher: Watcher,
     ) -> None:
-        self.settings, self.folder, self.stream = settings, folder, stream
+        self.config, self.folder, self.stream = config, folder, stream
         self.learner, self.watcher = learner, watcher
-        self.scores = Scores(len(self.learner.peers), ncm=settings.memory > 0)
+        self.scores = Scores(len(self.learner.peers), ncm=config.memory > 0)
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
         self.peak = 0
 
-    def go_on(self) -> dict[str, Any]:
+    def resume(self) -> dict[str, Any]:
         """Train and evaluate from where the run stands to its end."""
-        self._resume()
-        threads = torch.get_num_threads()
-        self.folder.write("environment.json", environment(threads, self.settings.device))
+        self._restore()
+        threads, device = torch.get_num_threads(), self.config.settings["machine.device"]
+        self.folder.write_environment(environment(threads, device))
         self._write_results("running")
         total = sum(len(task) for task in self.stream.tasks)
         done = self.learner.progress.batches
-        self.watcher.begin(self.settings, self.stream.card(), total, done)
+        self.watcher.begin(self.config, self.stream.card(), total, done)
         try:
-            with _asked_to_stop() as asked:
+            with _stop_signals() as signals:
                 with self.folder.steps.open("a") as log:
                     for task in self.stream.tasks[len(self.scores.ensemble) :]:
-                        self._learn_task(task.index, log, asked)
+                        self._learn_task(task.index, log, signals)
                         self._end_task(task.index, log)
-                        if asked and task.index + 1 < len(self.stream.tasks):
+                        if signals and task.index + 1 < len(self.stream.tasks):
                             raise Stopped
                 summary = self._write_results("done")
                 self.watcher.end(summary)
-                if asked:  # what comes after this run was meant as well
+                if signals:  # what comes after this run was meant as well
                     raise Stopped
                 return summary
         except (Stopped, KeyboardInterrupt):
@@ -194,7 +252,7 @@ class _Run:
                 raise self.folder.unwritable("steps.jsonl", error) from error
             raise
 
-    def _learn_task(self, index: int, log: TextIO, asked: list[int]) -> None:
+    def _learn_task(self, index: int, log: TextIO, signals: list[int]) -> None:
         task = self.stream.tasks[index]
         before = sum(len(t) for t in self.stream.tasks[:index])
         saved = time.monotonic()
@@ -205,13 +263,12 @@ class _Run:
             self.train_seconds += seconds
             done = self.learner.progress.batches
             if done % LOG_EVERY == 0:
-                line = {"batch": done, "task": index, "losses": losses, "seconds": seconds}
-                log.write(json.dumps(line) + "\n")
+                self.folder.log(log, done, index, losses, seconds)
             self.watcher.step(done, index, losses)
-            if asked or time.monotonic() - saved > CHECKPOINT_SECONDS:
+            if signals or time.monotonic() - saved > CHECKPOINT_SECONDS:
                 self._save(log)
                 saved = time.monotonic()
-            if asked:
+            if signals:
                 raise Stopped
 
     def _end_task(self, index: int, log: TextIO) -> None:
@@ -225,27 +282,21 @@ class _Run:
             labels = self.learner.memory["y"].cpu()
             counts = torch.bincount(labels, minlength=self.stream.info.num_classes)
         self.memory_classes.append(counts.tolist())
-        self.folder.write("accuracy.json", self._accuracy())
+        classes = self.stream.info.num_classes // len(self.stream.tasks)
+        self.folder.write_accuracy(self.stream.class_names, classes, self.scores.to_lists())
         summary = self._write_results("running")
         self._save(log)
         self.watcher.task(index, summary)
-
-    def _accuracy(self) -> dict[str, Any]:
-        classes = self.stream.info.num_classes // len(self.stream.tasks)
-        names = list(self.stream.class_names)
-        head = {"schema": SCHEMA, "class_names": names, "classes_per_task": classes}
-        return head | self.scores.to_lists()
 
     def _write_results(self, status: str) -> dict[str, Any]:
         cost = self.learner.cost
         seen = max(cost["stream_images"], 1)
         self.peak = max(self.peak, peak_memory())
-        summary = {
-            "schema": SCHEMA,
-            "status": status,
-            **{name: getattr(self.settings, name) for name in ("data", "method", "memory", "seed")},
+        return self.folder.write_summary(
+            self.config,
+            status,
             **self.scores.summary(),
-            "cost": {
+            cost={
                 "forward_per_image": cost["forward_images"] / seen,
                 "backward_per_image": cost["backward_images"] / seen,
                 "train_seconds": self.train_seconds,
@@ -253,9 +304,8 @@ class _Run:
                 "peak_bytes": self.peak,
                 "kept_bytes": self.learner.kept_bytes,
             },
-            "memory_classes": self.memory_classes,
-        }
-        return self.folder.write("summary.json", summary)
+            memory_classes=self.memory_classes,
+        )
 
     def _save(self, log: TextIO) -> None:
         """Save the learner together with all that this run has found so far."""
@@ -270,7 +320,7 @@ class _Run:
         }
         self.learner.save(self.folder.checkpoint, extra)
 
-    def _resume(self) -> None:
+    def _restore(self) -> None:
         """Go back to the last checkpoint, if there is one, and forget what was logged after it."""
         log_bytes = 0
         if (self.folder.checkpoint / "state.json").exists():
@@ -279,27 +329,26 @@ class _Run:
             self.memory_classes = extra["memory_classes"]
             self.train_seconds, self.eval_seconds = extra["seconds"]
             self.peak, log_bytes = extra["peak"], extra["log_bytes"]
-        if self.folder.steps.exists():
-            os.truncate(self.folder.steps, min(log_bytes, self.folder.steps.stat().st_size))
+        self.folder.truncate_log(log_bytes)
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM wait for the step to end: the list holds the signals that came."""
-    asked: list[int] = []
+def _stop_signals() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM wait for the step to end: the list holds those that came."""
+    signals: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
-        if asked and number == signal.SIGINT:
+        if signals and number == signal.SIGINT:
             raise KeyboardInterrupt  # a second Ctrl-C does not wait
-        asked.append(number)
+        signals.append(number)
 
     try:
         before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not in the main thread: signals are somebody else's
-        yield asked
+        yield signals
         return
     try:
-        yield asked
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

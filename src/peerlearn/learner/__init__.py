@@ -1,16 +1,41 @@
-"""The learner, how its peers collaborate, and the published combinations."""
+"""The learner, how its peers collaborate, who teaches them, and how all of it is built."""
 
-from peerlearn.learner.collaboration import OWN, Collaboration, Edge, discuss
-from peerlearn.learner.online import OnlineLearner
-from peerlearn.learner.presets import PRESETS, build_learner, collaboration
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "OWN",
-    "PRESETS",
-    "Collaboration",
-    "Edge",
-    "OnlineLearner",
-    "build_learner",
-    "collaboration",
-    "discuss",
-]
+from peerlearn.registry import Registry, lazy
+
+if TYPE_CHECKING:
+    from peerlearn.learner.build import build_learner as build_learner
+    from peerlearn.learner.collaboration import OWN as OWN
+    from peerlearn.learner.collaboration import Collaboration as Collaboration
+    from peerlearn.learner.collaboration import Edge as Edge
+    from peerlearn.learner.collaboration import discuss as discuss
+    from peerlearn.learner.online import OnlineLearner as OnlineLearner
+    from peerlearn.learner.predictor import Predictor as Predictor
+    from peerlearn.learner.teachers import Teacher as Teacher
+    from peerlearn.learner.wrappers import Wrapper as Wrapper
+    from peerlearn.learner.wrappers import collaboration_of as collaboration_of
+
+TEACHERS: "Registry[type[Teacher]]" = Registry(
+    "teacher", "peerlearn.learner.teachers", "peerlearn.learner.teachers:Teacher"
+)
+WRAPPERS: "Registry[type[Wrapper]]" = Registry(
+    "wrapper", "peerlearn.learner.wrappers", "peerlearn.learner.wrappers:Wrapper"
+)
+
+if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
+    __getattr__ = lazy(
+        __name__,
+        {
+            "OWN": "collaboration",
+            "Collaboration": "collaboration",
+            "Edge": "collaboration",
+            "OnlineLearner": "online",
+            "Predictor": "predictor",
+            "Teacher": "teachers",
+            "Wrapper": "wrappers",
+            "build_learner": "build",
+            "discuss": "collaboration",
+            "collaboration_of": "wrappers",
+        },
+    )

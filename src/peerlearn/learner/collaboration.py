@@ -1,111 +1,148 @@
 """How peers teach each other: lessons along edges between views."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import torch
+from pydantic import model_validator
 from torch import Tensor
 
 from peerlearn.augment import ViewChain
-from peerlearn.errors import UserError
+from peerlearn.errors import did_you_mean
+from peerlearn.learner import TEACHERS
 from peerlearn.losses import distill
-from peerlearn.methods.base import Group, classification_loss
+from peerlearn.methods.interface import Group
+from peerlearn.methods.replay import classification_loss
+from peerlearn.settings import Settings, setting
 
-Teacher = Literal["peer", "self", "frozen"]
+OWN = -1  # the batch that a method itself trains on, instead of a view of the chain
 
-OWN = -1  # the view that a method itself trains on, instead of one of the chain
+Logits = Mapping[int, Tensor]  # (B, C) by view
 
 
 class Edge(NamedTuple):
-    """One lesson: on view `student`, follow the teacher's answer on view `teacher`."""
+    """One lesson: on view `student`, follow the answer of teacher `by` on view `teacher`."""
 
     student: int
     teacher: int
+    by: str = "peer"
+    weight: float = 1.0
 
 
-def level(*views: int) -> tuple[Edge, ...]:
+def level(*views: int, by: str = "peer") -> tuple[Edge, ...]:
     """Student and teacher look at the same view."""
-    return tuple(Edge(view, view) for view in views)
+    return tuple(Edge(view, view, by) for view in views)
 
 
-def hard_to_easy(stages: int) -> tuple[Edge, ...]:
+def hard_to_easy(stages: int, by: str = "peer") -> tuple[Edge, ...]:
     """The distillation chain: the teacher always has the harder view."""
-    return tuple(Edge(view - 1, view) for view in range(1, stages + 1))
+    return tuple(Edge(view - 1, view, by) for view in range(1, stages + 1))
 
 
-def easy_to_hard(stages: int) -> tuple[Edge, ...]:
+def easy_to_hard(stages: int, by: str = "peer") -> tuple[Edge, ...]:
     """The chain the other way round."""
-    return tuple(Edge(view, view - 1) for view in range(1, stages + 1))
+    return tuple(Edge(view, view - 1, by) for view in range(1, stages + 1))
 
 
-@dataclass(frozen=True)
-class Collaboration:
+def number_of_peers(number: int) -> Any:
+    """The setting `peers`, with this default."""
+    return setting(number, "networks that learn together", ge=1, le=64)
+
+
+def weight_of_labels(weight: float) -> Any:
+    """The setting `label_weight`, with this default."""
+    return setting(weight, "weight of the labels on every view (lambda1)", ge=0)
+
+
+def weight_of_lessons(weight: float) -> Any:
+    """The setting `lesson_weight`, with this default."""
+    return setting(weight, "weight of the lessons (lambda2)", ge=0)
+
+
+class Lessons(Settings):
+    """What collaborations of every shape can be told."""
+
+    peers: int = number_of_peers(1)
+    label_weight: float = weight_of_labels(0.0)
+    lesson_weight: float = weight_of_lessons(0.0)
+    temperature: float = setting(4.0, "by which answers are softened in a lesson (tau)", gt=0)
+
+
+class Collaboration(Lessons):
     """Who learns, from whom, on which views. The default is a baseline: one peer, no lessons.
 
-    Attributes:
+    Args:
         peers: networks that learn, all on the same images.
         edges: the lessons. View 0 is the image itself, later ones are harder, OWN is the batch that
             the method trains on.
         label_weight: of the classification loss on every view (lambda1).
         lesson_weight: of the lessons (lambda2).
         temperature: by which answers are softened in a lesson.
-        teacher: the mean of the other peers, the student itself, or a network that never learns.
         chain: makes the views.
         base_weight: of the method's own loss; 1, but for ER in the authors' code.
+
+    >>> Collaboration(peers=2, edges=level(0) + hard_to_easy(3), lesson_weight=1).student_views
+    (0, 1, 2, 3)
     """
 
-    peers: int = 1
     edges: tuple[Edge, ...] = ()
-    label_weight: float = 0.0
-    lesson_weight: float = 0.0
-    temperature: float = 4.0
-    teacher: Teacher = "peer"
-    chain: ViewChain = field(default_factory=ViewChain)
-    base_weight: float = 1.0
+    chain: ViewChain = ViewChain()
+    base_weight: float = setting(1.0, "weight of the method's own loss", ge=0)
 
-    def __post_init__(self) -> None:
-        if self.peers < 1:
-            raise UserError(f"collaboration: peers must be at least 1, got {self.peers}")
+    @model_validator(mode="after")
+    def _edges_can_be_followed(self) -> Self:
         for edge in self.edges:
-            if not all(OWN <= view <= self.chain.stages for view in edge):
-                raise UserError(
-                    f"collaboration: {edge} names a view that a chain of {self.chain.stages} "
-                    f"stages does not have; views are 0 to {self.chain.stages}"
+            ends = (edge.student, edge.teacher)
+            if not all(OWN <= view <= self.chain.stages for view in ends):
+                raise ValueError(
+                    f"{edge} names a view that a chain of {self.chain.stages} stages does not "
+                    f"have; views are 0 to {self.chain.stages}"
                 )
-            if OWN in edge and (edge != (OWN, OWN) or self.teacher != "frozen"):
-                raise UserError(
-                    f"collaboration: {edge} is on the method's own batch, where only a frozen "
-                    "teacher answers: take teacher='frozen' and Edge(OWN, OWN)"
+            if edge.by not in TEACHERS:
+                raise ValueError(
+                    did_you_mean(f"there is no teacher {edge.by!r}", edge.by, TEACHERS)
                 )
-        if self.teacher not in ("peer", "self", "frozen"):
-            raise UserError(
-                f"collaboration: teacher must be peer, self or frozen, got {self.teacher!r}"
-            )
-        if self.edges and self.teacher == "peer" and self.peers < 2:
-            raise UserError(
-                "collaboration: teacher 'peer' needs at least 2 peers, got 1; "
-                "take peers=2, or teacher='self'"
-            )
-        if self.temperature <= 0:
-            raise UserError(f"collaboration: temperature must be above 0, got {self.temperature}")
-        if min(self.label_weight, self.lesson_weight, self.base_weight) < 0:
-            raise UserError("collaboration: weights must be 0 or more")
+            if OWN in ends and (ends != (OWN, OWN) or not TEACHERS[edge.by].answers_any_batch):
+                able = [name for name, teacher in TEACHERS.items() if teacher.answers_any_batch]
+                raise ValueError(
+                    f"{edge} is on the method's own batch, where only these teachers answer: "
+                    f"{', '.join(able)}; take Edge(OWN, OWN, by={able[0]!r})"
+                )
+            if edge.by == "peer" and self.peers < 2:
+                raise ValueError(
+                    "teacher 'peer' needs at least 2 peers, got 1; take peers=2, or by='self'"
+                )
+        return self
 
     @property
-    def own_lessons(self) -> int:
-        """How many edges are on the method's own batch."""
-        return self.edges.count(Edge(OWN, OWN)) if self.lesson_weight else 0
+    def own_edges(self) -> tuple[Edge, ...]:
+        """The edges on the method's own batch."""
+        return tuple(edge for edge in self._followed if edge.student == OWN)
 
     @property
     def view_edges(self) -> tuple[Edge, ...]:
         """The edges between views of the chain."""
-        return tuple(edge for edge in self.edges if OWN not in edge) if self.lesson_weight else ()
+        return tuple(edge for edge in self._followed if edge.student != OWN)
 
     @property
-    def looks_at_views(self) -> bool:
-        """Whether the chain is used at all."""
-        return bool(self.label_weight or self.view_edges)
+    def _followed(self) -> tuple[Edge, ...]:
+        return self.edges if self.lesson_weight else ()
+
+    @property
+    def label_views(self) -> tuple[int, ...]:
+        """The views on which labels are learnt."""
+        return tuple(range(self.chain.stages + 1)) if self.label_weight else ()
+
+    @property
+    def student_views(self) -> tuple[int, ...]:
+        """The views that every peer is shown: those with labels, of lessons, of peers who teach."""
+        asked = {edge.student for edge in self.view_edges} | {*self.label_views}
+        asked |= {e.teacher for e in self.view_edges if TEACHERS[e.by].reads_students}
+        return tuple(sorted(asked))
+
+    def views_asked_of(self, teacher: str) -> tuple[int, ...]:
+        """The views on which somebody wants this teacher's answer."""
+        return tuple(sorted({edge.teacher for edge in self.view_edges if edge.by == teacher}))
 
 
 class Discussion(NamedTuple):
@@ -120,9 +157,14 @@ class Discussion(NamedTuple):
 
 
 def discuss(
-    student: Sequence[Tensor], teacher: Sequence[Tensor], group: Group, c: Collaboration
+    student: Logits, teachers: Mapping[str, Logits], group: Group, c: Collaboration
 ) -> Discussion:
-    """What a student makes of a group. student[v], teacher[v]: logits (B, C) on view v."""
-    labels = torch.stack([classification_loss(logits, group) for logits in student]).sum()
-    lessons = [distill(student[s], teacher[t], temperature=c.temperature) for s, t in c.view_edges]
-    return Discussion(labels, sum(lessons, labels.new_zeros(())))
+    """What a student makes of a group. student[v], teachers[name][v]: logits (B, C) on view v."""
+    zero = group.y.new_zeros((), dtype=torch.float32)
+    labels = [classification_loss(student[view], group) for view in c.label_views]
+    lessons = [
+        edge.weight
+        * distill(student[edge.student], teachers[edge.by][edge.teacher], temperature=c.temperature)
+        for edge in c.view_edges
+    ]
+    return Discussion(torch.stack(labels).sum() if labels else zero, sum(lessons, zero))

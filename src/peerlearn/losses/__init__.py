@@ -9,6 +9,7 @@ from peerlearn.losses.cross_entropy import (
 )
 from peerlearn.losses.distill import distill
 from peerlearn.losses.prototypes import class_means, prototype_contrast
+from peerlearn.losses.proxy import proxy_contrast
 
 __all__ = [
     "balance_weights",
@@ -20,6 +21,7 @@ __all__ = [
     "nt_xent",
     "nt_xent_new",
     "prototype_contrast",
+    "proxy_contrast",
     "similarity",
     "unit",
 ]

@@ -48,12 +48,12 @@ def nt_xent(sim: Tensor, labels: Tensor, *, temperature: float = 0.07) -> Tensor
 
 
 def nt_xent_new(sim: Tensor, labels: Tensor, *, temperature: float = 0.07) -> Tensor:
-    """The form for images of the stream: closeness to one's mate, plus twice that to one's class.
+    """The form for stream images: each close to its other version, and twice that to its class.
 
-    sim: (R, R), labels: (R,); row i and row i + R / 2 are two versions of one image, its mate. A
-    row's own column is left out of the competition, yet counted, as the constant -log(EPS), among
-    its positives.
+    sim: (R, R), labels: (R,); row i and row i + R / 2 are two versions of one image. A row's own
+    column is left out of the competition, yet counted, as the constant -log(EPS), among its
+    positives.
     """
     losses = _pair_losses(sim, temperature, drop_self=True)
-    mate = torch.arange(len(sim), device=sim.device).roll(len(sim) // 2)
-    return losses.gather(1, mate[:, None]).mean() + 2 * _over_positives(losses, labels)
+    other = torch.arange(len(sim), device=sim.device).roll(len(sim) // 2)
+    return losses.gather(1, other[:, None]).mean() + 2 * _over_positives(losses, labels)

@@ -1,29 +1,56 @@
-"""The six replay methods by name."""
+"""The replay methods by name."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from peerlearn.methods.base import Group, Method, Outcome, Progress
-from peerlearn.methods.derpp import DERPP
-from peerlearn.methods.er import ER
-from peerlearn.methods.er_ace import ERACE
-from peerlearn.methods.gsa import GSA
-from peerlearn.methods.ocm import OCM
-from peerlearn.methods.onpro import OnPro
+from peerlearn.registry import Registry, lazy
 
-METHODS: dict[str, type[Method[Any]]] = {
-    method.name: method for method in (ER, DERPP, ERACE, OCM, GSA, OnPro)
-}
+if TYPE_CHECKING:
+    from peerlearn.methods.derpp import DERPP as DERPP
+    from peerlearn.methods.er import ER as ER
+    from peerlearn.methods.er_ace import ERACE as ERACE
+    from peerlearn.methods.gsa import GSA as GSA
+    from peerlearn.methods.interface import Answer as Answer
+    from peerlearn.methods.interface import Group as Group
+    from peerlearn.methods.interface import Method as Method
+    from peerlearn.methods.interface import MethodSettings as MethodSettings
+    from peerlearn.methods.interface import Outcome as Outcome
+    from peerlearn.methods.interface import Progress as Progress
+    from peerlearn.methods.mir import MIR as MIR
+    from peerlearn.methods.ocm import OCM as OCM
+    from peerlearn.methods.onpro import OnPro as OnPro
+    from peerlearn.methods.pcr import PCR as PCR
+    from peerlearn.methods.replay import Replay as Replay
+    from peerlearn.methods.replay import ReplayMethod as ReplayMethod
+    from peerlearn.methods.replay import classification_loss as classification_loss
+    from peerlearn.methods.replay import joined as joined
+    from peerlearn.methods.replay import replayed as replayed
 
-__all__ = [
-    "DERPP",
-    "ER",
-    "ERACE",
-    "GSA",
-    "METHODS",
-    "OCM",
-    "Group",
-    "Method",
-    "OnPro",
-    "Outcome",
-    "Progress",
-]
+METHODS: "Registry[type[Method[Any]]]" = Registry(
+    "method", __name__, "peerlearn.methods.interface:Method"
+)
+
+if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
+    __getattr__ = lazy(
+        __name__,
+        {
+            "Answer": "interface",
+            "DERPP": "derpp",
+            "ER": "er",
+            "ERACE": "er_ace",
+            "GSA": "gsa",
+            "Group": "interface",
+            "Method": "interface",
+            "MethodSettings": "interface",
+            "MIR": "mir",
+            "OCM": "ocm",
+            "OnPro": "onpro",
+            "Outcome": "interface",
+            "PCR": "pcr",
+            "Progress": "interface",
+            "Replay": "replay",
+            "ReplayMethod": "replay",
+            "classification_loss": "replay",
+            "joined": "replay",
+            "replayed": "replay",
+        },
+    )

@@ -1,27 +1,19 @@
 """DER++: dark experience replay with labels."""
 
-import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from typing_extensions import override
 
-from peerlearn.augment import Augment, partial
-from peerlearn.errors import UserError
-from peerlearn.memory import Reservoir
-from peerlearn.methods.base import (
-    Answer,
-    Group,
-    Method,
-    Outcome,
-    Progress,
-    classification_loss,
-    joined,
-    replayed,
-)
-from peerlearn.peer import Peer
-from peerlearn.stream import StreamInfo
+from peerlearn.augment import AUGMENTATIONS, Augmentation
+from peerlearn.memory.base import Memory
+from peerlearn.methods.interface import Answer, Group, Method, MethodSettings, Outcome, Progress
+from peerlearn.methods.replay import classification_loss, joined, replayed
+from peerlearn.peer.peer import Peer
+from peerlearn.settings import setting
 
 
 class DarkDraw(NamedTuple):
@@ -36,41 +28,39 @@ class DarkDraw(NamedTuple):
 class DERPP(Method[DarkDraw]):
     """CE(stream) + alpha MSE(memory A, logits stored with it) + beta CE(memory B).
 
-    The stored logits are those of the step in which an image came by, under that step's
-    augmentation; with several peers they are the mean of theirs, and all regress to it.
+    Dark experience replay with labels: Buzzega et al., NeurIPS 2020, arXiv 2004.07211. The stored
+    logits are those of the step in which an image came by, under that step's augmentation; with
+    several peers they are the mean of theirs, and all regress to it.
+
+    >>> from peerlearn import StreamInfo
+    >>> DERPP(StreamInfo(num_classes=10), alpha=0.5).settings.alpha
+    0.5
     """
 
+    class Settings(MethodSettings):
+        """What DER++ can be told."""
+
+        alpha: float = setting(0.2, "weight of the stored logits", ge=0)
+        beta: float = setting(1.0, "weight of the labels of the second draw", ge=0)
+        augment: Augmentation = setting("crop_flip", "augmentation of what it trains on")
+
+    settings: Settings
     name = "derpp"
+    authors: ClassVar[Mapping[str, Any]] = {"augment": "crop_flip_shared"}
 
-    def __init__(
-        self,
-        stream: StreamInfo,
-        *,
-        replay_batch: int = 64,
-        alpha: float = 0.2,
-        beta: float = 1.0,
-        augment: Augment = partial,
-    ) -> None:
-        super().__init__(stream, replay_batch=replay_batch)
-        if not (0 <= alpha < math.inf and 0 <= beta < math.inf):
-            raise UserError(f"derpp: alpha and beta must be 0 or more, got {alpha} and {beta}")
-        self.alpha, self.beta, self.augment = alpha, beta, augment
-
+    @override
     def draw(
-        self,
-        batch: Group,
-        memory: Reservoir,
-        progress: Progress,  # noqa: ARG002
-        rng: torch.Generator,
+        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> DarkDraw:
         """The stream batch and two independent draws of the memory."""
-        train = [batch._replace(x=self.augment(batch.x, rng))]
+        augment, count = AUGMENTATIONS[self.settings.augment], self.settings.replay_batch
+        train = [batch._replace(x=augment(batch.x, rng))]
         if not len(memory):
             return DarkDraw(batch, train, None, None)
-        dark = memory.draw(self.replay_batch, rng)
-        plain = replayed(memory.draw(self.replay_batch, rng))
-        dark_x = self.augment(replayed(dark).x, rng)
-        train.append(plain._replace(x=self.augment(plain.x, rng)))
+        dark = memory.draw(count, rng)
+        plain = replayed(memory.draw(count, rng))
+        dark_x = augment(replayed(dark).x, rng)
+        train.append(plain._replace(x=augment(plain.x, rng)))
         return DarkDraw(joined(batch, plain), train, dark_x, dark["logits"])
 
     def loss(self, peer: Peer, draw: DarkDraw) -> Outcome:
@@ -78,15 +68,13 @@ class DERPP(Method[DarkDraw]):
         answers = [Answer(g.x, peer.logits(g.x)) for g in draw.train]
         loss = classification_loss(answers[0].logits, draw.train[0])
         if draw.dark_x is not None and draw.dark_logits is not None:
-            loss = loss + self.alpha * F.mse_loss(peer.logits(draw.dark_x), draw.dark_logits)
-            loss = loss + self.beta * classification_loss(answers[1].logits, draw.train[1])
+            loss = loss + self.settings.alpha * F.mse_loss(
+                peer.logits(draw.dark_x), draw.dark_logits
+            )
+            loss = loss + self.settings.beta * classification_loss(answers[1].logits, draw.train[1])
         return Outcome(loss, answers, remember={"logits": answers[0].logits.detach()})
 
-    def groups(
-        self,
-        draw: DarkDraw,
-        memory: Reservoir,  # noqa: ARG002
-        rng: torch.Generator,  # noqa: ARG002
-    ) -> list[Group]:
+    @override
+    def groups(self, draw: DarkDraw, rng: torch.Generator) -> list[Group]:
         """Stream and memory B, as one group."""
         return [draw.group]

@@ -1,31 +1,48 @@
 """Experience replay."""
 
 import torch
+from typing_extensions import override
 
-from peerlearn.augment import full
-from peerlearn.memory import Reservoir
-from peerlearn.methods.base import Group, Progress, Replay, ReplayMethod, joined, replayed
+from peerlearn.augment import AUGMENTATIONS, Augmentation
+from peerlearn.memory.base import Memory
+from peerlearn.methods.interface import Group, MethodSettings, Progress
+from peerlearn.methods.replay import Replay, ReplayMethod, joined, replayed
+from peerlearn.settings import setting
 
 
 class ER(ReplayMethod):
     """Stream and memory images together, one mean of cross-entropy over all of them.
 
-    No step is taken on the first batch of a run, when there is nothing to replay yet; with a memory
-    of capacity 0 every step trains on the stream alone.
+    Chaudhry et al., 2019, arXiv 1902.10486. No step is taken on the first batch of a run, when
+    there is nothing to replay yet; with a memory of capacity 0 every step trains on the stream
+    alone.
+
+    >>> from peerlearn import StreamInfo
+    >>> ER(StreamInfo(num_classes=10), replay_batch=32).settings.replay_batch
+    32
     """
 
+    class Settings(MethodSettings):
+        """What ER can be told."""
+
+        augment: Augmentation = setting("full", "augmentation of what it trains on")
+
+    settings: Settings
     name = "er"
 
+    @override
     def draw(
-        self,
-        batch: Group,
-        memory: Reservoir,
-        progress: Progress,  # noqa: ARG002
-        rng: torch.Generator,
+        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> Replay | None:
         """Memory images and the stream batch, with the full augmentation."""
         if memory.capacity and not len(memory):
             return None
         if memory.capacity:
-            batch = joined(replayed(memory.draw(self.replay_batch, rng)), batch)
-        return Replay([batch], train=[batch._replace(x=full(batch.x, rng))])
+            rows = memory.draw(self.settings.replay_batch, rng)
+            batch = joined(replayed(rows), batch)
+        return self.train_on(batch, rng)
+
+    def train_on(self, batch: Group, rng: torch.Generator) -> Replay:
+        """One group, as it is and augmented."""
+        augment = AUGMENTATIONS[self.settings.augment]
+        return Replay([batch], train=[batch._replace(x=augment(batch.x, rng))])

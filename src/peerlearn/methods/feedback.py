@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerlearn.memory import Reservoir
-from peerlearn.methods.base import Group, Mix, joined, replayed
+from peerlearn.memory.base import Memory
+from peerlearn.methods.interface import Group, Mix
+from peerlearn.methods.replay import joined, replayed
 
 
 class FeedbackRates(NamedTuple):
@@ -41,7 +42,7 @@ def pair_counts(prototypes: Tensor, total: int, rng: torch.Generator) -> list[tu
 
 def prototype_feedback(
     plain: Group,
-    memory: Reservoir,
+    memory: Memory,
     prototypes: Tensor,
     rates: FeedbackRates,
     rng: torch.Generator,
@@ -70,7 +71,7 @@ def _uniform_part(plain: Group, count: int, mixing: float, rng: torch.Generator)
     return _mixed(kept, _pick(kept, torch.randperm(count, generator=rng)), share)
 
 
-def _of_class(memory: Reservoir, label: int, count: int, rng: torch.Generator) -> Group:
+def _of_class(memory: Memory, label: int, count: int, rng: torch.Generator) -> Group:
     """`count` stored images of a class; of another one if the memory holds none of it any more."""
     labels = memory["y"]
     rows = (labels == label).nonzero().flatten()

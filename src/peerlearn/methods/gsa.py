@@ -8,9 +8,10 @@ from torch.nn import functional as F
 
 from peerlearn.augment import gsa as mirrored
 from peerlearn.losses import balance_weights, balanced_cross_entropy
-from peerlearn.memory import Reservoir
-from peerlearn.methods.base import Answer, Group, Method, Outcome, Progress, joined, replayed
-from peerlearn.peer import Peer
+from peerlearn.memory.base import Memory
+from peerlearn.methods.interface import Answer, Group, Method, Outcome, Progress
+from peerlearn.methods.replay import joined, replayed
+from peerlearn.peer.peer import Peer
 
 CURRENT = 22  # images of the present task that join the stream batch
 WARM_UP = 5  # batches of each task in which all classes weigh the same
@@ -24,22 +25,30 @@ class GSADraw(NamedTuple):
     balanced: Group  # old and new classes in the proportion in which they were met
     slots: slice
     warm: bool
+    memory: Memory | None = None  # what the peers discuss is drawn anew
 
 
 class GSA(Method[GSADraw]):
-    """Balanced cross-entropy over all classes so far, and plain one within the present task."""
+    """Balanced cross-entropy over all classes so far, and plain one within the present task.
+
+    Gradient self-adaptation: Guo et al., CVPR 2023, arXiv 2305.14657.
+
+    >>> from peerlearn import StreamInfo
+    >>> GSA(StreamInfo(num_classes=10, boundaries=True, classes_per_task=2)).slots(1)
+    slice(2, 4, None)
+    """
 
     name = "gsa"
     needs_boundaries = True
     needs_slots = True
 
-    def equip(self, peer: Peer) -> None:
+    def setup_peer(self, peer: Peer) -> None:
         """Per class: samples, probability on its own samples, probability on those of others."""
         for name in ("count", "own", "others"):
-            peer.kept[name] = torch.zeros(self.stream.num_classes)
+            peer.buffers[name] = torch.zeros(self.stream.num_classes)
 
     def draw(
-        self, batch: Group, memory: Reservoir, progress: Progress, rng: torch.Generator
+        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> GSADraw | None:
         """The stream with more of its task, and a batch balanced between old and new classes."""
         if memory.capacity and not len(memory):
@@ -50,13 +59,18 @@ class GSA(Method[GSADraw]):
         if memory.capacity:
             of_task = (memory["y"] >= slots.start) & (memory["y"] < slots.stop)
             current = joined(batch, replayed(memory.draw_where(CURRENT, of_task, rng)))
-            past = memory.draw_where(self.replay_batch * old // (new + old), ~of_task, rng)
-            share = self.replay_batch * new // (new + old)
+            past = memory.draw_where(self.settings.replay_batch * old // (new + old), ~of_task, rng)
+            share = self.settings.replay_batch * new // (new + old)
             balanced = joined(replayed(past), Group(current.x[:share], current.y[:share]))
         order = torch.randperm(len(balanced.y), generator=rng).to(balanced.y.device)
         balanced = Group(balanced.x[order], balanced.y[order])
         return GSADraw(
-            batch, _mirrored(current, rng), _mirrored(balanced, rng), slots, progress.step < WARM_UP
+            batch,
+            _mirrored(current, rng),
+            _mirrored(balanced, rng),
+            slots,
+            warm=progress.step < WARM_UP,
+            memory=memory,
         )
 
     def loss(self, peer: Peer, draw: GSADraw) -> Outcome:
@@ -67,7 +81,7 @@ class GSA(Method[GSADraw]):
         answer = Answer(draw.balanced.x, peer.logits(draw.balanced.x))
         so_far = answer.logits[:, : slots.stop]
         self.count(peer, so_far.detach().softmax(dim=1), y)
-        totals = [peer.kept[name][: slots.stop] for name in ("count", "own", "others")]
+        totals = [peer.buffers[name][: slots.stop] for name in ("count", "own", "others")]
         weights = torch.ones_like(totals[0]) if draw.warm else balance_weights(*totals)
         loss = 2 * balanced_cross_entropy(so_far, y, weights) + within_task
         return Outcome(loss, [answer])
@@ -76,15 +90,15 @@ class GSA(Method[GSADraw]):
         """Add a batch to the totals. probability: (B, K) over the classes so far; labels: (B,)."""
         member = F.one_hot(labels, probability.shape[1]).to(probability.dtype)
         so_far = slice(probability.shape[1])
-        peer.kept["count"][so_far] += member.sum(dim=0)
-        peer.kept["own"][so_far] += (probability * member).sum(dim=0)
-        peer.kept["others"][so_far] += (probability * (1 - member)).sum(dim=0)
+        peer.buffers["count"][so_far] += member.sum(dim=0)
+        peer.buffers["own"][so_far] += (probability * member).sum(dim=0)
+        peer.buffers["others"][so_far] += (probability * (1 - member)).sum(dim=0)
 
-    def groups(self, draw: GSADraw, memory: Reservoir, rng: torch.Generator) -> list[Group]:
+    def groups(self, draw: GSADraw, rng: torch.Generator) -> list[Group]:
         """A fresh draw of the memory and the stream."""
-        if not len(memory):
+        if not draw.memory:
             return [draw.stream]
-        return [joined(replayed(memory.draw(self.replay_batch, rng)), draw.stream)]
+        return [joined(replayed(draw.memory.draw(self.settings.replay_batch, rng)), draw.stream)]
 
 
 def _mirrored(group: Group, rng: torch.Generator) -> Group:

@@ -1,26 +1,17 @@
 """OCM: replay that keeps mutual information, with a previous model to stay close to."""
 
-import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from typing_extensions import override
 
 from peerlearn.augment import full
-from peerlearn.errors import UserError
 from peerlearn.losses import nt_xent, nt_xent_new, unit
-from peerlearn.memory import Reservoir
-from peerlearn.methods.base import (
-    Answer,
-    Group,
-    Method,
-    Outcome,
-    Progress,
-    classification_loss,
-    joined,
-    replayed,
-)
+from peerlearn.memory.base import Memory
+from peerlearn.methods.interface import Answer, Group, Method, MethodSettings, Outcome, Progress
+from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.methods.rotations import (
     Pairs,
     check_rotatable,
@@ -28,8 +19,11 @@ from peerlearn.methods.rotations import (
     peer_similarity,
     rotated_pairs,
 )
-from peerlearn.peer import Brain, Optim, Peer
-from peerlearn.stream import StreamInfo
+from peerlearn.peer.model import PeerModel
+from peerlearn.peer.optimizers import AdamW
+from peerlearn.peer.peer import Peer
+from peerlearn.settings import setting
+from peerlearn.stream.base import StreamInfo
 
 
 class OCMDraw(NamedTuple):
@@ -45,21 +39,29 @@ class OCMDraw(NamedTuple):
 class OCM(Method[OCMDraw]):
     """Contrast of rotated images, cross-entropy, and two ties to the model before this task.
 
-    The first task uses no memory. Afterwards the cross-entropy is on the memory alone and the
-    stream is learnt by contrast.
+    Online continual learning through mutual information maximization: Guo et al., ICML 2022. The
+    first task uses no memory. Afterwards the cross-entropy is on the memory alone and the stream is
+    learnt by contrast.
+
+    >>> from peerlearn import StreamInfo
+    >>> OCM(StreamInfo(num_classes=10, boundaries=True)).optim.beta2
+    0.99
     """
 
+    class Settings(MethodSettings):
+        """What OCM can be told."""
+
+        similarity_weight: float = setting(
+            0.5, "weight of the projections' similarity after the first task", ge=0
+        )
+
+    settings: Settings
     name = "ocm"
-    optim = Optim(lr=1e-3, betas=(0.9, 0.99))
+    optim = AdamW(lr=1e-3, beta2=0.99)
     needs_boundaries = True
 
-    def __init__(
-        self, stream: StreamInfo, *, replay_batch: int = 64, similarity_weight: float = 0.5
-    ) -> None:
-        super().__init__(stream, replay_batch=replay_batch)
-        if not 0 <= similarity_weight < math.inf:
-            raise UserError(f"ocm: similarity_weight must be 0 or more, got {similarity_weight}")
-        self.similarity_weight = similarity_weight
+    def __init__(self, stream: StreamInfo, **values: Any) -> None:
+        super().__init__(stream, **values)
         self.stride = max(1000, stream.num_classes)
 
     def check(self, batch: Group, progress: Progress) -> None:
@@ -67,9 +69,9 @@ class OCM(Method[OCMDraw]):
         super().check(batch, progress)
         check_rotatable(batch.x)
 
-    def equip(self, peer: Peer) -> None:
+    def setup_peer(self, peer: Peer) -> None:
         """A projection, and a copy of the peer that is renewed after every task."""
-        peer.brain.add_projection()
+        peer.model.add_projection()
         peer.take_snapshot()
 
     def end_task(self, peer: Peer) -> None:
@@ -77,19 +79,19 @@ class OCM(Method[OCMDraw]):
         peer.take_snapshot()
 
     def draw(
-        self, batch: Group, memory: Reservoir, progress: Progress, rng: torch.Generator
+        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> OCMDraw:
         """Rotated pairs of the stream and, after the first task, of the memory."""
         stream = rotated_pairs(batch.x, batch.y, full, rng, stride=self.stride)
         if progress.task == 0 or not len(memory):
             return OCMDraw(batch, stream, None, None, progress.old)
-        past = replayed(memory.draw(self.replay_batch, rng))
+        past = replayed(memory.draw(self.settings.replay_batch, rng))
         pairs = rotated_pairs(past.x, past.y, full, rng, stride=self.stride)
         return OCMDraw(batch, stream, past, pairs, progress.old)
 
     def loss(self, peer: Peer, draw: OCMDraw) -> Outcome:
         """Cross-entropy and contrast; with a memory also the ties to the previous model."""
-        weight = 1.0 if draw.memory is None else self.similarity_weight
+        weight = 1.0 if draw.memory is None else self.settings.similarity_weight
         group = draw.memory or draw.stream
         pairs = [p for p in (draw.stream_pairs, draw.memory_pairs) if p is not None]
         rows = embed(peer, pairs)
@@ -106,17 +108,13 @@ class OCM(Method[OCMDraw]):
             loss = loss + F.mse_loss(answer.logits[:, draw.old], previous[:, draw.old])
         return Outcome(loss, [answer])
 
-    def groups(
-        self,
-        draw: OCMDraw,
-        memory: Reservoir,  # noqa: ARG002
-        rng: torch.Generator,  # noqa: ARG002
-    ) -> list[Group]:
+    @override
+    def groups(self, draw: OCMDraw, rng: torch.Generator) -> list[Group]:
         """Stream and memory; the stream takes part although OCM's own cross-entropy ends there."""
         return [draw.stream if draw.memory is None else joined(draw.stream, draw.memory)]
 
 
-def previous_contrast(previous: Brain, z: Tensor, pairs: Pairs) -> Tensor:
+def previous_contrast(previous: PeerModel, z: Tensor, pairs: Pairs) -> Tensor:
     """Contrast of the rotated images with what the previous model makes of them.
 
     z: (R, P) of the present model, whose first half belongs to the rotated, unaugmented images.

@@ -1,24 +1,17 @@
 """OnPro: online prototypes that stand apart, and feedback from those that do not."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from peerlearn.augment import onpro as transformed
 from peerlearn.losses import class_means, nt_xent, nt_xent_new, prototype_contrast, unit
-from peerlearn.memory import Reservoir
-from peerlearn.methods.base import (
-    Answer,
-    Group,
-    Method,
-    Outcome,
-    Progress,
-    classification_loss,
-    joined,
-    replayed,
-)
+from peerlearn.memory.base import Memory
 from peerlearn.methods.feedback import FeedbackRates, prototype_feedback
+from peerlearn.methods.interface import Answer, Group, Method, Outcome, Progress
+from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.methods.rotations import (
     Embedding,
     Pairs,
@@ -27,8 +20,8 @@ from peerlearn.methods.rotations import (
     peer_similarity,
     rotated_pairs,
 )
-from peerlearn.peer import Peer
-from peerlearn.stream import StreamInfo
+from peerlearn.peer.peer import Peer
+from peerlearn.stream.base import StreamInfo
 
 PER_CLASS = 7  # memory images per class met, while those are fewer than the replay batch
 
@@ -41,21 +34,26 @@ class OnProDraw(NamedTuple):
     mixed: Group | None  # what the cross-entropy trains on after the first task
     mixed_pairs: Pairs | None
     plain: Group | None  # the memory images before any mixing
-    memory: Reservoir  # in the first task every peer draws for itself
+    memory: Memory  # in the first task every peer draws for itself
 
 
 class OnPro(Method[OnProDraw]):
     """Contrast of rotated images and of class prototypes, cross-entropy on adaptive feedback.
 
-    The first task replays nothing but its prototypes. Afterwards the cross-entropy is on memory
-    images, more of them where the prototypes of two classes have come close.
+    Online prototype learning: Wei et al., ICCV 2023, arXiv 2308.00301. The first task replays
+    nothing but its prototypes. Afterwards the cross-entropy is on memory images, more of them where
+    the prototypes of two classes have come close.
+
+    >>> from peerlearn import StreamInfo
+    >>> OnPro(StreamInfo(num_classes=10, boundaries=True)).rates.mixing
+    0.6
     """
 
     name = "onpro"
     needs_boundaries = True
 
-    def __init__(self, stream: StreamInfo, *, replay_batch: int = 64) -> None:
-        super().__init__(stream, replay_batch=replay_batch)
+    def __init__(self, stream: StreamInfo, **values: Any) -> None:
+        super().__init__(stream, **values)
         few = stream.num_classes <= 10
         self.similarity_weight = 0.5 if few else 1.0
         self.rates = FeedbackRates(0.75, 0.6) if few else FeedbackRates(0.9, 0.2)
@@ -65,18 +63,18 @@ class OnPro(Method[OnProDraw]):
         super().check(batch, progress)
         check_rotatable(batch.x)
 
-    def equip(self, peer: Peer) -> None:
+    def setup_peer(self, peer: Peer) -> None:
         """A projection."""
-        peer.brain.add_projection()
+        peer.model.add_projection()
 
     def draw(
-        self, batch: Group, memory: Reservoir, progress: Progress, rng: torch.Generator
+        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> OnProDraw:
         """Rotated pairs of the stream and, after the first task, of the feedback."""
         pairs = self._pairs(batch, rng)
         if progress.task == 0 or not len(memory):
             return OnProDraw(batch, pairs, None, None, None, memory)
-        count = min(self.replay_batch, PER_CLASS * int(progress.seen.sum()))
+        count = min(self.settings.replay_batch, PER_CLASS * int(progress.seen.sum()))
         plain = mixed = replayed(memory.draw(count, rng))
         if progress.step > 0 and "prototypes" in progress.notes:
             prototypes = progress.notes["prototypes"]
@@ -104,11 +102,11 @@ class OnPro(Method[OnProDraw]):
         loss = loss + self._of_stream(rows[0], draw.stream.y)
         plain = draw.plain
         if plain is None and len(draw.memory):
-            plain = replayed(draw.memory.draw(self.replay_batch, peer.rng))
+            plain = replayed(draw.memory.draw(self.settings.replay_batch, peer.rng))
         if plain is None:
             return Outcome(loss, [answer])
         views = torch.cat([plain.x, transformed(plain.x, peer.rng)])
-        z = unit(peer.brain.project(peer.brain.features(views)))
+        z = unit(peer.model.project(peer.model.features(views)))
         count = len(plain.y)
         contrast, prototypes = self._equilibrium(z[:count], z[count:], plain.y)
         return Outcome(loss + contrast, [answer], notes={"prototypes": prototypes})
@@ -125,11 +123,7 @@ class OnPro(Method[OnProDraw]):
         contrast = prototype_contrast(means[0][present], means[1][present])
         return contrast, torch.stack(means).mean(dim=0).detach()
 
-    def groups(
-        self,
-        draw: OnProDraw,
-        memory: Reservoir,  # noqa: ARG002
-        rng: torch.Generator,  # noqa: ARG002
-    ) -> list[Group]:
+    @override
+    def groups(self, draw: OnProDraw, rng: torch.Generator) -> list[Group]:
         """Stream and feedback; mixed images keep both of their labels."""
         return [draw.stream if draw.mixed is None else joined(draw.stream, draw.mixed)]

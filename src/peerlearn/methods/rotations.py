@@ -8,7 +8,7 @@ from torch import Tensor
 from peerlearn.augment import Augment, rot16, rot16_labels
 from peerlearn.errors import UserError
 from peerlearn.losses import similarity, unit
-from peerlearn.peer import Peer
+from peerlearn.peer.peer import Peer
 
 
 class Pairs(NamedTuple):
@@ -50,8 +50,8 @@ class Embedding(NamedTuple):
 def embed(peer: Peer, pairs: list[Pairs]) -> list[Embedding]:
     """All pairs in one forward, so that they share batch-norm statistics; one result for each."""
     sizes = [len(p.x) for p in pairs]
-    features = peer.brain.features(torch.cat([p.x for p in pairs]))
-    z, v = unit(peer.brain.project(features)), unit(features)
+    features = peer.model.features(torch.cat([p.x for p in pairs]))
+    z, v = unit(peer.model.project(features)), unit(features)
     return [Embedding(*both) for both in zip(z.split(sizes), v.split(sizes), strict=True)]
 
 

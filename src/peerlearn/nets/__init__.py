@@ -1,6 +1,29 @@
 """Networks: a ResNet-18, a small net, and what a network of your own must offer."""
 
-from peerlearn.nets.base import Network, WithHead, small_net
-from peerlearn.nets.resnet import ResNet18
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Network", "ResNet18", "WithHead", "small_net"]
+from peerlearn.registry import Registry, lazy
+
+if TYPE_CHECKING:
+    from peerlearn.nets.base import Network as Network
+    from peerlearn.nets.base import SmallNet as SmallNet
+    from peerlearn.nets.base import WithHead as WithHead
+    from peerlearn.nets.base import small_net as small_net
+    from peerlearn.nets.resnet import ResNet18 as ResNet18
+
+NETWORKS: Registry[Callable[..., Any]] = Registry(
+    "network", __name__, "torch.nn:Module", functions=True
+)
+
+if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
+    __getattr__ = lazy(
+        __name__,
+        {
+            "Network": "base",
+            "ResNet18": "resnet",
+            "SmallNet": "base",
+            "WithHead": "base",
+            "small_net": "base",
+        },
+    )

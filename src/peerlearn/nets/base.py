@@ -1,8 +1,10 @@
 """What a network must offer, a way to give any encoder that, and a small one for tests."""
 
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 from torch import Tensor, nn
+
+from peerlearn.settings import about
 
 
 @runtime_checkable
@@ -40,16 +42,34 @@ class WithHead(nn.Module):
         return logits
 
 
-def small_net(num_classes: int, width: int = 16) -> WithHead:
-    """Two convolutions and a classifier: learns toy images in seconds, for tests and examples."""
-    encoder = nn.Sequential(
-        nn.Conv2d(3, width, 3, stride=2, padding=1, bias=False),
-        nn.BatchNorm2d(width),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(width, 2 * width, 3, stride=2, padding=1, bias=False),
-        nn.BatchNorm2d(2 * width),
-        nn.ReLU(inplace=True),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-    )
-    return WithHead(encoder, 2 * width, num_classes)
+class SmallNet(WithHead):
+    """Two convolutions and a classifier: learns toy images in seconds, for tests and examples.
+
+    >>> SmallNet(num_classes=4, width=8).feature_dim
+    16
+    """
+
+    name = "small"
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        width: Annotated[int, about("channels of the first layer", ge=1, le=4096)] = 16,
+    ) -> None:
+        encoder = nn.Sequential(
+            nn.Conv2d(3, width, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, 2 * width, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(2 * width),
+            nn.ReLU(inplace=True),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        )
+        super().__init__(encoder, 2 * width, num_classes)
+
+
+def small_net(num_classes: int, width: int = 16) -> SmallNet:
+    """A `SmallNet`, for short programs."""
+    return SmallNet(num_classes, width=width)

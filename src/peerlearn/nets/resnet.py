@@ -1,13 +1,14 @@
 """ResNet-18 for images of 32, 64 and 224 pixels."""
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from peerlearn.errors import UserError
+from peerlearn.settings import about, settings_of
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 Stem = Literal["3x3", "7x7"]
 Pool = Literal["global", "2x2"]
@@ -35,32 +36,40 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 with a linear classifier on its features.
+    """ResNet-18 with a linear classifier (He et al., CVPR 2016, arXiv 1512.03385).
 
     Args:
         num_classes: outputs of the classifier, fixed from the start.
         width: channels of the first stage; 64 is the full network, 16 or 32 a slim one.
         stem: "3x3" for 32 and 64 pixels; "7x7" with stride 2 and a max-pool for 224.
         pool: "global" average, or the averages of the four quarters ("2x2", Tiny-ImageNet).
-        mean, std: normalise pixels inside the network, so that augmentation always sees [0, 1].
+        normalise: ImageNet's mean and deviation, inside the network, so that augmentation always
+            sees [0, 1].
+
+    >>> ResNet18(10, width=16).features(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([2, 128])
     """
+
+    name = "resnet18"
 
     def __init__(
         self,
         num_classes: int,
         *,
-        width: int = 64,
-        stem: Stem = "3x3",
-        pool: Pool = "global",
-        mean: Sequence[float] = (0.0, 0.0, 0.0),
-        std: Sequence[float] = (1.0, 1.0, 1.0),
+        width: Annotated[
+            int, about("channels of the first stage; 64 is the full ResNet-18", ge=1, le=4096)
+        ] = 64,
+        stem: Annotated[Stem, about("first layers: 3x3 for 32 and 64 pixels, 7x7 for 224")] = "3x3",
+        pool: Annotated[Pool, about("last pooling")] = "global",
+        normalise: Annotated[
+            bool, about("subtract ImageNet's mean and divide by its deviation")
+        ] = False,
     ) -> None:
         super().__init__()
-        if width < 1 or num_classes < 1:
-            raise UserError(f"ResNet18: {width=} and {num_classes=} must be at least 1")
-        self.normalise = tuple(mean) != (0.0, 0.0, 0.0) or tuple(std) != (1.0, 1.0, 1.0)
-        self.mean = nn.Buffer(torch.tensor(mean).view(3, 1, 1), persistent=False)
-        self.std = nn.Buffer(torch.tensor(std).view(3, 1, 1), persistent=False)
+        settings_of(ResNet18)(width=width, stem=stem, pool=pool, normalise=normalise)
+        self.normalise = normalise
+        self.mean = nn.Buffer(torch.tensor(IMAGENET_MEAN).view(3, 1, 1), persistent=False)
+        self.std = nn.Buffer(torch.tensor(IMAGENET_STD).view(3, 1, 1), persistent=False)
         self.stem = _stem(stem, width)
         stages = []
         inside = width
@@ -69,8 +78,6 @@ class ResNet18(nn.Module):
             stages += [Block(inside, outside, stride), Block(outside, outside, 1)]
             inside = outside
         self.stages = nn.Sequential(*stages)
-        if pool not in ("global", "2x2"):
-            raise UserError(f"ResNet18: pool must be 'global' or '2x2', got {pool!r}")
         self.cells = 1 if pool == "global" else 2
         self.feature_dim = inside * self.cells**2
         self.head = nn.Linear(self.feature_dim, num_classes)
@@ -92,8 +99,6 @@ def _stem(kind: Stem, width: int) -> nn.Sequential:
     if kind == "3x3":
         conv = nn.Conv2d(3, width, 3, padding=1, bias=False)
         return nn.Sequential(conv, nn.BatchNorm2d(width), nn.ReLU(inplace=True))
-    if kind == "7x7":
-        conv = nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False)
-        pool = nn.MaxPool2d(3, stride=2, padding=1)
-        return nn.Sequential(conv, nn.BatchNorm2d(width), nn.ReLU(inplace=True), pool)
-    raise UserError(f"ResNet18: stem must be '3x3' or '7x7', got {kind!r}")
+    conv = nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False)
+    pool = nn.MaxPool2d(3, stride=2, padding=1)
+    return nn.Sequential(conv, nn.BatchNorm2d(width), nn.ReLU(inplace=True), pool)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import yaml
 
@@ -20,13 +20,35 @@ from peerlearn.storage import Busy, locked, replace_text
 LONGEST = 120  # characters of a variant's folder
 
 
-def run_path(
-    out: Path, *, data: str, method: str, memory: int, seed: int, variant: Mapping[str, Any]
-) -> Path:
+class Identity(Protocol):
+    """What tells one run from another."""
+
+    @property
+    def data(self) -> str:
+        """The data set."""
+
+    @property
+    def method(self) -> str:
+        """The method, and after a plus its wrapper."""
+
+    @property
+    def memory(self) -> int:
+        """Images kept for replay."""
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+
+    @property
+    def variant(self) -> Mapping[str, Any]:
+        """The settings that differ from the preset, by short names."""
+
+
+def run_path(out: Path, run: Identity) -> Path:
     """The folder of a run: out/<data>/<method>/m<memory>[/<variant>]/seed<k>."""
-    levels = [_safe(data), _safe(method), f"m{memory}"]
-    levels += [variant_name(variant)] if variant else []
-    return out.joinpath(*levels, f"seed{seed}")
+    levels = [_safe(run.data), _safe(run.method), f"m{run.memory}"]
+    levels += [variant_name(run.variant)] if run.variant else []
+    return out.joinpath(*levels, f"seed{run.seed}")
 
 
 def variant_name(variant: Mapping[str, Any]) -> str:

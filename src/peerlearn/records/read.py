@@ -142,8 +142,8 @@ def read_summary(folder: Path) -> Summary:
     _check_schema(path, content, (1, SCHEMA))
     known = Summary.model_fields.keys() | {"schema", "variant"}
     metrics = {name: value for name, value in content.items() if name not in known}
-    cost = content.get("cost")
-    return _checked(path, Summary, {**content, "metrics": metrics, "cost": cost or {}})
+    there = {name: value for name, value in content.items() if value is not None}
+    return _checked(path, Summary, {**there, "metrics": metrics})
 
 
 def read_config(folder: Path) -> Config:
@@ -175,9 +175,8 @@ def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
     }
     settings = {OLD_NAMES.get(name, name): value for name, value in flat.items()}
     base, plus, wrapper = str(identity["method"]).partition("+")
-    settings |= {"method.name": base, "collaboration.name": wrapper if plus else None}
+    settings |= {"method.name": base} | ({"collaboration.name": wrapper} if plus else {})
     settings |= {"net.name": "resnet18", "optim.name": "adamw", "memory.name": "reservoir"}
-    settings = {name: value for name, value in settings.items() if value is not None}
     return {
         **identity,
         "variant": variant,

@@ -6,8 +6,26 @@ from typing import NamedTuple
 
 from peerlearn.report.markup import Html, join, tag
 
-WIDTH, HEIGHT = 520, 310
-LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 54
+
+class Room(NamedTuple):
+    """The size of a chart and of the margins around its plot, in pixels."""
+
+    width: float = 520
+    height: float = 310
+    left: float = 66
+    right: float = 14
+    top: float = 14
+    bottom: float = 54
+
+    @property
+    def floor(self) -> float:
+        """The pixel of the plot's lower edge."""
+        return self.height - self.bottom
+
+
+ROOM = Room()
+LARGE = Room(width=700, height=400, right=165)  # names stand at the ends of lines
+SMALL = Room(width=320, height=210, left=44, right=8, top=10, bottom=36)  # one of many alike
 
 
 class Axis(NamedTuple):
@@ -22,7 +40,7 @@ class Axis(NamedTuple):
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Return the pixel of a value."""
+        """The pixel of a value."""
         low, high = self.low, self.high
         if self.log:
             value, low, high = math.log(value), math.log(low), math.log(high)
@@ -30,7 +48,7 @@ class Axis(NamedTuple):
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> tuple[float, ...]:
-    """Return round numbers that enclose low and high.
+    """Round numbers that enclose low and high.
 
     >>> nice_ticks(13, 87)
     (0.0, 20.0, 40.0, 60.0, 80.0, 100.0)
@@ -46,7 +64,7 @@ def nice_ticks(low: float, high: float, count: int = 5) -> tuple[float, ...]:
 
 
 def log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return 1, 2 and 5 times powers of ten around low and high.
+    """1, 2 and 5 times powers of ten around low and high.
 
     >>> log_ticks(0.3, 9)
     (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -60,56 +78,60 @@ def log_ticks(low: float, high: float) -> tuple[float, ...]:
     return tuple(round(t, 10) for t in ticks if below[-1] <= t <= above[0])
 
 
-def horizontal(ticks: Sequence[float], label: str) -> Axis:
-    """Return the x axis that spans `ticks`, with room for marks at both ends."""
-    return Axis(ticks[0], ticks[-1], LEFT + 10, WIDTH - RIGHT - 10, tuple(ticks), label)
+def horizontal(ticks: Sequence[float], label: str, room: Room = ROOM) -> Axis:
+    """The x axis that spans `ticks`, with space for marks at both ends."""
+    start, stop = room.left + 10, room.width - room.right - 10
+    return Axis(ticks[0], ticks[-1], start, stop, tuple(ticks), label)
 
 
 def vertical(
-    ticks: Sequence[float], label: str, *, log: bool = False, downwards: bool = False
+    ticks: Sequence[float],
+    label: str,
+    room: Room = ROOM,
+    *,
+    log: bool = False,
+    downwards: bool = False,
 ) -> Axis:
-    """Return the y axis that spans `ticks`; `downwards` puts the smallest value on top."""
-    start, stop = (TOP, HEIGHT - BOTTOM) if downwards else (HEIGHT - BOTTOM, TOP)
+    """The y axis that spans `ticks`; `downwards` puts the smallest value on top."""
+    start, stop = (room.top, room.floor) if downwards else (room.floor, room.top)
     return Axis(ticks[0], ticks[-1], start, stop, tuple(ticks), label, log)
 
 
 def thin(ticks: Sequence[float], most: int = 10) -> list[float]:
-    """Return every n-th tick, so that at most `most` labels stand side by side."""
+    """Every n-th tick, so that at most `most` labels stand side by side."""
     return list(ticks[:: max(1, math.ceil(len(ticks) / most))])
 
 
-def frame(x: Axis, y: Axis) -> Html:
-    """Return grid lines, tick labels and axis labels."""
+def frame(x: Axis, y: Axis, room: Room = ROOM) -> Html:
+    """Grid lines, tick labels and axis labels."""
+    right = room.width - room.right
     grid = [
-        tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y.at(t), y2=y.at(t), class_="grid")
-        for t in y.ticks
+        tag("line", x1=room.left, x2=right, y1=y.at(t), y2=y.at(t), class_="grid") for t in y.ticks
     ]
     y_labels = [
-        tag("text", plain(t), x=LEFT - 8, y=y.at(t), dy="0.34em", text_anchor="end")
+        tag("text", plain(t), x=room.left - 8, y=y.at(t), dy="0.34em", text_anchor="end")
         for t in y.ticks
     ]
     x_labels = [
-        tag("text", plain(t), x=x.at(t), y=HEIGHT - BOTTOM + 18, text_anchor="middle")
+        tag("text", plain(t), x=x.at(t), y=room.floor + 18, text_anchor="middle")
         for t in thin(x.ticks)
     ]
-    middle = (TOP + HEIGHT - BOTTOM) / 2
-    names = [
-        tag("text", x.label, x=(LEFT + WIDTH) / 2, y=HEIGHT - 8, text_anchor="middle", class_="ax"),
-        tag(
-            "text",
-            y.label,
-            text_anchor="middle",
-            class_="ax",
-            transform=f"translate(11 {middle}) rotate(-90)",
-        ),
-    ]
-    return join(grid, y_labels, x_labels, names)
+    return join(grid, y_labels, x_labels, _axis_names(x, y, room))
+
+
+def _axis_names(x: Axis, y: Axis, room: Room) -> Html:
+    middle = {"x": (room.left + room.width - room.right) / 2, "y": room.height - 8}
+    turned = f"translate(11 {(room.top + room.floor) / 2:g}) rotate(-90)"
+    below = tag("text", x.label, **middle, text_anchor="middle", class_="ax")
+    aside = tag("text", y.label, text_anchor="middle", class_="ax", transform=turned)
+    return join(below if x.label else None, aside if y.label else None)
 
 
 def plain(value: float) -> str:
-    """Return a tick label without needless digits.
+    """A tick label without needless digits, and with a true minus sign.
 
     >>> plain(20000), plain(0.25), plain(5)
     ('20k', '0.25', '5')
     """
-    return f"{value / 1000:g}k" if abs(value) >= 10000 else f"{value:g}"
+    text = f"{value / 1000:g}k" if abs(value) >= 10000 else f"{value:g}"
+    return text.replace("-", "\N{MINUS SIGN}")

@@ -1,238 +1,176 @@
-"""The chart sections of the page: each takes the groups and returns one figure per group."""
+"""Charts that compare: gains over baselines, accuracy over the stream, plasticity."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from statistics import fmean
 
-from peerlearn.report.charts import (
-    Dot,
-    Line,
-    Look,
-    bar_chart,
-    heat_map,
-    line_chart,
-    scatter,
-    stacked_bars,
-)
-from peerlearn.report.groups import Group, Series
-from peerlearn.report.markup import NOTHING, Child, Html, join, tag
-from peerlearn.report.parts import figure, ramp, tabs
-from peerlearn.report.reading import Matrix, Run, mean_std
+from peerlearn.metrics.table import MAIN, METRICS
+from peerlearn.report.axes import LARGE, SMALL, Room
+from peerlearn.report.charts import Line, line_chart
+from peerlearn.report.forest import Interval, forest
+from peerlearn.report.headline import means, tone
+from peerlearn.report.looks import Looks
+from peerlearn.report.markup import Child, Html, join, tag
+from peerlearn.report.parts import figure, legend, named
+from peerlearn.report.scatter import Cloud, scatter
+from peerlearn.results.formats import NOTHING, number, points
+from peerlearn.results.series import Group, Series
 
-Looks = Mapping[str, Look]
-BINS = 120  # points of a loss curve; each is the mean of what lies in its bin
-MANY_CLASSES = 20  # above this, the memory is shown by task instead of by class
-WIDE_MATRIX = 8  # tasks; larger matrices get more room
-LOG_FROM = 20.0  # a loss that spans more than this factor is drawn on a log axis
+CROWD = 6  # named points that a plot of common width has room for
+
+
+def gains(group: Group) -> Html | None:
+    """A forest plot per metric: each wrapper against its baseline."""
+    if not group.gains:
+        return None
+    return tag("div", [gain_figure(group, name) for name in MAIN], class_="charts")
+
+
+def gain_figure(group: Group, metric: str) -> Html:
+    """The gains in one metric."""
+    about, pairs = METRICS[metric], []
+    for one, gain in group.gains:
+        if metric in gain.metrics:
+            pairs.append((one, gain, gain.metrics[metric]))
+    shown = [
+        Interval(
+            one.name,
+            100 * pair.difference,
+            None if pair.low is None else 100 * pair.low,
+            None if pair.high is None else 100 * pair.high,
+            number(100 * pair.difference, "+.1f"),
+            tone(metric, pair),
+        )
+        for one, _, pair in pairs
+    ]
+    caption = f"{metric}, {about.direction}: {group.name}"
+    if not shown:
+        return tag("p", f"{metric}: not defined", class_="hint")
+    image = forest(
+        shown,
+        title=f"Gain in {metric} over the baseline, {group.name}",
+        desc="; ".join(f"{row.name} {row.text}" for row in shown),
+        unit=f"points of {metric} over its baseline",
+    )
+    rows: list[list[Child]] = []
+    for one, gain, pair in pairs:
+        before, after = (number(value, ".1f") for value in means(one, gain, metric))
+        p = NOTHING if pair.p is None else f"{pair.p:.2g}"
+        rows.append([one.name, gain.baseline.name, before, after, points(pair), p, pair.n])
+    head = ["Method", "Baseline", "From %", "To %", "Difference", "p", "n"]
+    return figure(image, head, rows, caption=caption)
 
 
 def over_stream(group: Group, looks: Looks) -> Html | None:
-    """Return AA after each task, mean over seeds with the band from the worst to the best."""
-    lines, rows = [], []
-    for series in group.series:
-        curves = [run.accuracy_over_stream for run in series.drawn]
-        steps = list(zip(*curves, strict=False))
-        if not steps:
-            continue
-        means = [100 * mean_std(step)[0] for step in steps]
-        band = [(i + 1.0, 100 * min(s), 100 * max(s)) for i, s in enumerate(steps)]
-        points = [(i + 1.0, mean) for i, mean in enumerate(means)]
-        look = looks[series.method]
-        lines.append(Line(series.label, look, points, band if len(curves) > 1 else ()))
-        rows.append([series.label, *(f"{mean:.1f}" for mean in means)])
+    """AA after each task: all series in one chart, then each method with what builds on it."""
+    lines = {one.name: line for one in group.series if (line := stream_line(one, looks))}
     if not lines:
         return None
+    chances = [[(k + 1.0, 100 * c) for k, c in enumerate(curve)] for curve in group.chances]
     image = line_chart(
-        lines,
+        list(lines.values()),
         title=f"Accuracy over the stream, {group.name}",
-        desc="; ".join(f"{line.name} ends at {line.points[-1][1]:.1f} %" for line in lines),
+        desc="; ".join(f"{ln.name} ends at {ln.points[-1][1]:.1f} %" for ln in lines.values()),
+        room=LARGE,
+        chances=chances,
+        names=True,
         x_label="after task",
         y_label="AA in %",
     )
-    tasks = max(len(line.points) for line in lines)
+    tasks = max(len(line.points) for line in lines.values())
     head = ["Method", *(f"Task {i + 1}" for i in range(tasks))]
+    curves = [(line.name, line.points) for line in lines.values()]
+    curves += [("chance", points) for points in chances]
+    rows = [[name, *(f"{y:.1f}" for _, y in points)] for name, points in curves]
     padded = [row + [NOTHING] * (tasks + 1 - len(row)) for row in rows]
-    return figure(image, head, padded, caption=f"AA in %, {group.name}")
+    whole = figure(image, head, padded, caption=f"AA in %, {group.name}")
+    return join(whole, multiples(group, lines, chances, looks))
+
+
+def stream_line(one: Series, looks: Looks) -> Line | None:
+    """The mean over seeds, with the band from the worst to the best."""
+    curves = [run.accuracy_over_stream for run in one.drawn]
+    steps = list(zip(*curves, strict=False))
+    if not steps:
+        return None
+    band = [(i + 1.0, 100 * min(s), 100 * max(s)) for i, s in enumerate(steps)]
+    points = [(i + 1.0, 100 * fmean(step)) for i, step in enumerate(steps)]
+    return Line(named(one), looks[one.name], points, band if len(curves) > 1 else ())
+
+
+def multiples(
+    group: Group, lines: Mapping[str, Line], chances: Sequence[Sequence[tuple[float, float]]],
+    looks: Looks,
+) -> Html | None:  # fmt: skip
+    """A small chart per method with its wrappers and variants, all with the same axes."""
+    drawn = [one for one in group.series if one.name in lines]
+    families = [(base, list(some)) for base, some in groupby(drawn, lambda one: one.base)]
+    if len(families) < 2:
+        return None
+    among = [y for line in lines.values() for _, y in line.points]
+    among += [y for line in lines.values() for _, *ends in line.band for y in ends]
+    items = []
+    for base, some in families:
+        image = line_chart(
+            [lines[one.name] for one in some],
+            title=f"Accuracy over the stream of {base} and what builds on it, {group.name}",
+            desc="The same lines as in the chart above, on the same axes.",
+            x_label="after task",
+            y_label="",
+            room=SMALL,
+            chances=chances,
+            among=among,
+        )
+        names = legend({one.name: looks[one.name] for one in some})
+        caption = tag("figcaption", base)
+        items.append(tag("figure", caption, names, image, class_="multiple"))
+    return tag("div", items, class_="multiples")
 
 
 def plasticity(group: Group, looks: Looks) -> Html | None:
-    """Return LA against RF, one point per finished run."""
-    dots: list[Dot] = []
+    """LA against RF, and against FM: a named point per series, small ones for its runs."""
+    figures = [against(group, looks, name) for name in ("RF", "FM")]
+    return join(figures) if any(figures) else None
+
+
+def against(group: Group, looks: Looks, metric: str) -> Html | None:
+    """LA against one measure of forgetting."""
+    found = {one.name: cloud for one in group.series if (cloud := cloud_of(one, looks, metric))}
+    if not found:
+        return None
+    for one, gain in group.gains:
+        if one.name in found and gain.baseline.name in found:
+            start = found[gain.baseline.name].middle
+            found[one.name] = found[one.name]._replace(start=start)
     rows: list[list[Child]] = []
-    for run in (run for series in group.series for run in series.done):
-        la, rf = run.metrics.get("LA"), run.metrics.get("RF")
-        if la is not None and rf is not None:
-            name = f"{run.method}, seed {run.seed}"
-            dots.append(Dot(name, looks[run.method], 100 * la, 100 * rf))
-            rows.append([run.method, run.seed, f"{100 * la:.1f}", f"{100 * rf:.1f}"])
-    if not dots:
-        return None
+    for one in group.series:
+        rows += [
+            [one.name, run.seed, f"{100 * la:.1f}", number(100 * lost, ".1f")]
+            for run in one.done
+            if (la := run.metrics.get("LA")) is not None
+            and (lost := run.metrics.get(metric)) is not None
+        ]
+    caption = f"LA and {metric} in %, {group.name}"
     image = scatter(
-        dots,
-        title=f"Plasticity against stability, {group.name}",
-        desc=f"{len(dots)} runs; to the right they learn more, further up they forget less.",
+        list(found.values()),
+        title=f"Plasticity against stability by {metric}, {group.name}",
+        desc=f"{len(found)} methods; to the right they learn more, further up they forget less.",
         x_label="LA in %: learns more →",
-        y_label="RF in %: forgets less →",
+        y_label=f"{metric} in %: forgets less →",
+        room=Room(height=360) if len(found) <= CROWD else Room(width=700, height=440),
     )
-    head = ["Method", "Seed", "LA %", "RF %"]
-    return figure(image, head, rows, caption=f"LA and RF in %, {group.name}")
+    return figure(image, ["Method", "Seed", "LA %", f"{metric} %"], rows, caption=caption)
 
 
-def matrices(group: Group, ids: Iterator[int]) -> Html | None:
-    """Return a heat map per method: the mean over seeds, and each seed to choose."""
-    shown = [series for series in group.series if series.drawn]
-    if not shown:
+def cloud_of(one: Series, looks: Looks, metric: str) -> Cloud | None:
+    """The point of a series, with those of its runs."""
+    la, lost = one.values("LA"), one.values(metric)
+    runs = [
+        (f"{one.name}, seed {seed}: {100 * la[seed]:.1f}, {100 * lost[seed]:.1f}",
+         100 * la[seed], 100 * lost[seed])
+        for seed in la if seed in lost
+    ]  # fmt: skip
+    if not runs:
         return None
-    top = max(a for s in shown for run in s.drawn for row in run.ensemble for a in row)
-    room = max(len(run.ensemble) for s in shown for run in s.drawn)
-    items = []
-    for series in shown:
-        panels = []
-        if len(series.drawn) > 1:
-            mean = matrix_figure(series.mean_matrix(), top, room, f"{series.label}, mean")
-            panels.append(("Mean", mean))
-        for run in series.drawn:
-            name = f"{series.label}, seed {run.seed}"
-            image = join(matrix_figure(run.ensemble, top, room, name, run), class_list(run))
-            panels.append((f"Seed {run.seed}", image))
-        body = tabs(panels, label=f"Seed of {series.label}", ids=ids)
-        items.append(tag("div", tag("h4", series.label), body, class_="card"))
-    style = "cards wide" if room > WIDE_MATRIX else "cards"
-    return join(ramp(top), tag("div", items, class_=style))
-
-
-def matrix_figure(matrix: Matrix, top: float, room: int, name: str, run: Run | None = None) -> Html:
-    """Return one matrix with its numbers."""
-    last = matrix[-1]
-    image = heat_map(
-        matrix,
-        top=top,
-        room=room,
-        title=f"Accuracy matrix of {name}",
-        desc=f"After task {len(matrix)} the accuracy on task 1 is {100 * last[0]:.1f} % "
-        f"and on the newest task {100 * last[-1]:.1f} %.",
-    )
-    rows: list[list[Child]] = [
-        [f"after {i + 1}", *(f"{100 * a:.1f}" for a in row), *[""] * (len(matrix) - i - 1)]
-        for i, row in enumerate(matrix)
-    ]
-    heads = [f"Task {j + 1}" for j in range(len(matrix))]
-    if run and run.class_names:
-        heads = [f"{head}: {run.classes_of(j)}" for j, head in enumerate(heads)]
-    head = ["Accuracy %", *heads]
-    return figure(image, head, rows, caption=f"Accuracy in %, {name}", hide_caption=True)
-
-
-def class_list(run: Run) -> Html | None:
-    """Return which classes each task of a run brings; their order comes from the seed."""
-    tasks = [run.classes_of(i) for i in range(len(run.ensemble))]
-    if not any(tasks):
-        return None
-    items = tag("ol", [tag("li", names) for names in tasks])
-    return tag("details", tag("summary", "Classes of the tasks"), items)
-
-
-def memory(group: Group) -> Html | None:
-    """Return the composition of the memory after each task, one chart per method."""
-    items = []
-    for series in group.series:
-        bars = series.mean_memory()
-        if not any(map(any, bars)):
-            continue
-        parts = max(1, series.drawn[0].classes_per_task)
-        names = slot_names(series, max(map(len, bars)))
-        if len(names) > MANY_CLASSES:
-            bars = [by_task(bar, parts) for bar in bars]
-            names = [f"task {t + 1}" for t in range(max(map(len, bars)))]
-            parts = 1
-        image = stacked_bars(
-            bars,
-            names=names,
-            parts=parts,
-            title=f"Memory composition of {series.label}, {group.name}",
-            desc=f"At the end {sum(bars[-1]):g} images of {sum(n > 0 for n in bars[-1])} "
-            f"{'tasks' if len(bars[-1]) > MANY_CLASSES or parts == 1 else 'classes'}.",
-        )
-        rows = [[name, *(f"{bar[k]:g}" for bar in bars)] for k, name in enumerate(names)]
-        head = ["Images of", *(f"after task {t + 1}" for t in range(len(bars)))]
-        items.append(figure(image, head, rows, caption=series.label))
-    return tag("div", items, class_="charts") if items else None
-
-
-def slot_names(series: Series, slots: int) -> list[str]:
-    """Return class names where all seeds agree on them, else the place in the class order."""
-    names = []
-    for slot in range(slots):
-        own = {run.class_names[slot] for run in series.drawn if slot < len(run.class_names)}
-        task = slot // max(1, series.drawn[0].classes_per_task) + 1
-        name = own.pop() if len(own) == 1 else f"class {slot + 1}"
-        names.append(f"{name} (task {task})")
-    return names
-
-
-def by_task(bar: Sequence[float], parts: int) -> list[float]:
-    """Return the sums of neighbouring slots."""
-    return [sum(bar[k : k + parts]) for k in range(0, len(bar), parts)]
-
-
-def losses(group: Group, looks: Looks) -> Html | None:
-    """Return one chart per loss name, the curves smoothed by binning."""
-    steps = [step for s in group.series for run in s.drawn for step in run.steps]
-    names = list(dict.fromkeys(name for step in steps for name in step.losses))
-    end = max((step.batch for step in steps), default=0) + 1
-    items = []
-    for name in names:
-        curves = [(s, binned(s, name, end)) for s in group.series]
-        lines = [Line(s.label, looks[s.method], c, marks=False) for s, c in curves if c]
-        if not any(y for line in lines for _, y in line.points):
-            continue  # a part of the loss that no method here uses
-        ys = [y for line in lines for _, y in line.points]
-        log = min(ys) > 0 and max(ys) / min(ys) > LOG_FROM
-        image = line_chart(
-            lines,
-            title=f"Loss {name}, {group.name}",
-            desc="; ".join(f"{ln.name} ends at {ln.points[-1][1]:.3g}" for ln in lines),
-            x_label="batch of the stream",
-            y_label=f"{name}, log" if log else name,
-            log=log,
-        )
-        rows = [
-            [ln.name, *(f"{ln.points[round(q * (len(ln.points) - 1))][1]:.4g}" for q in QUARTERS)]
-            for ln in lines
-        ]
-        head = ["Method", "at the start", "after 1/4", "after 1/2", "after 3/4", "at the end"]
-        items.append(figure(image, head, rows, caption=f"Loss “{name}”"))
-    return tag("div", items, class_="charts") if items else None
-
-
-QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
-def binned(series: Series, name: str, end: int) -> list[tuple[float, float]]:
-    """Return (batch, mean loss) of the bins that hold a step; all drawn runs together."""
-    sums: dict[int, list[float]] = {}
-    for run in series.drawn:
-        for step in run.steps:
-            value = step.losses.get(name)
-            if value is not None and abs(value) < float("inf"):
-                sums.setdefault(step.batch * BINS // end, []).append(value)
-    return [((k + 0.5) * end / BINS, mean_std(values)[0]) for k, values in sorted(sums.items())]
-
-
-def cost(group: Group, looks: Looks) -> Html | None:
-    """Return bars of the images forward per stream image and of the training seconds."""
-    kinds: list[tuple[str, str, Callable[[float], str]]] = [
-        ("forward_per_image", "Images forward per stream image", lambda v: f"{v:.1f}"),
-        ("train_seconds", "Training seconds", lambda v: f"{v:,.0f} s"),
-    ]
-    items = []
-    for name, caption, text in kinds:
-        bars = [
-            (s.method, looks[s.method], value, text(value))
-            for s in group.series
-            if (value := s.cost(name)) is not None
-        ]
-        if bars:
-            desc = "; ".join(f"{method}: {shown}" for method, _, _, shown in bars)
-            image = bar_chart(bars, title=f"{caption}, {group.name}", desc=desc)
-            rows = [[method, shown] for method, _, _, shown in bars]
-            items.append(figure(image, ["Method", caption], rows, caption=caption))
-    return tag("div", items, class_="charts") if items else None
+    middle = (fmean(x for _, x, _ in runs), fmean(y for _, _, y in runs))
+    return Cloud(one.name, looks[one.name], middle, runs)

@@ -7,7 +7,7 @@ from typing import Union
 Child = Union["Html", str, int, float, None, Iterable["Child"]]
 
 VOID = frozenset({"input", "meta", "br", "circle", "path", "rect", "line", "polyline", "polygon"})
-MINUS, TIMES, NOTHING = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
 CODES = {*range(32), 127, *range(0xD800, 0xE000)} - {ord(blank) for blank in "\t\n\r"}
 UNPRINTABLE = dict.fromkeys(CODES, "\N{REPLACEMENT CHARACTER}")
 
@@ -19,7 +19,7 @@ class Html(str):
 
 
 def escape(text: str) -> Html:
-    """Return `text` as it may stand anywhere, in quotes too; lone surrogates are replaced.
+    """`text` as it may stand anywhere, in quotes too; lone surrogates are replaced.
 
     >>> escape('<b title="x">')
     '&lt;b title=&quot;x&quot;&gt;'
@@ -33,12 +33,12 @@ def raw(text: str) -> Html:
 
 
 def join(*children: Child) -> Html:
-    """Return children one after the other; None is nothing."""
+    """Children one after the other; None is nothing."""
     return Html("".join(_texts(children)))
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Html:
-    """Return an element. `class_` is class, `_` in names is `-`; None and False leave it out.
+    """An element. `class_` is class, `_` in names is `-`; None and False leave it out.
 
     >>> tag("p", "a < b", class_="note", aria_hidden="true")
     '<p class="note" aria-hidden="true">a &lt; b</p>'
@@ -57,7 +57,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | bool | None)
 
 
 def short(number: float) -> str:
-    """Return a coordinate with at most two decimals.
+    """A coordinate with at most two decimals.
 
     >>> short(3.0), short(1 / 3)
     ('3', '0.33')
@@ -80,7 +80,7 @@ def _texts(children: Iterable[Child]) -> Iterable[str]:
 def table(
     head: Iterable[Child], rows: Iterable[Iterable[Child]], *, label: str, class_: str = ""
 ) -> Html:
-    """Return a table that scrolls in a focusable box; the first cell of a row is its header."""
+    """A table that scrolls in a focusable box; the first cell of a row is its header."""
     body = []
     for row in rows:
         first, *rest = row

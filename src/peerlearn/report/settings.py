@@ -3,18 +3,21 @@
 import json
 from collections.abc import Sequence
 
-from peerlearn.report.markup import NOTHING, Child, Html, join, table, tag
-from peerlearn.report.reading import Run
-from peerlearn.report.summary import count
+from peerlearn.records.read import RunRecord
+from peerlearn.report.markup import Child, Html, join, table, tag
+from peerlearn.report.parts import count
+from peerlearn.results.formats import NOTHING
 
 IDENTITY = ("data", "method", "memory", "seed")
+ALSO = ("method.name", "memory.size")  # say the same
 
 
-def settings_tables(runs: Sequence[Run]) -> Html:
-    """Return the settings that differ between runs, then all of them."""
-    names = sorted({name for run in runs for name in run.settings} - set(IDENTITY))
+def settings_tables(runs: Sequence[RunRecord]) -> Html:
+    """The settings that differ between runs, then all of them."""
+    names = sorted({name for run in runs for name in run.config.settings} - {*IDENTITY, *ALSO})
+    names += ["fingerprint"]
     differing = [name for name in names if len({value(run, name) for run in runs}) > 1]
-    by_setting: dict[tuple[str, ...], list[Run]] = {}
+    by_setting: dict[tuple[str, ...], list[RunRecord]] = {}
     for run in runs:
         own = (run.data, run.method, str(run.memory))
         by_setting.setdefault((*own, *(value(run, name) for name in differing)), []).append(run)
@@ -32,7 +35,7 @@ def settings_tables(runs: Sequence[Run]) -> Html:
     all_rows: list[list[Child]] = []
     for name in (*IDENTITY, *names):
         values = dict.fromkeys(value(run, name) for run in runs)
-        origins = dict.fromkeys(run.origins.get(name, NOTHING) for run in runs)
+        origins = dict.fromkeys(run.config.origins.get(name, NOTHING) for run in runs)
         all_rows.append([name, tag("code", ", ".join(values)), ", ".join(origins)])
     return join(
         tag("h3", "What differs"),
@@ -45,31 +48,33 @@ def settings_tables(runs: Sequence[Run]) -> Html:
     )
 
 
-def value(run: Run, name: str) -> str:
-    """Return a setting as text."""
-    if name not in run.settings:
+def value(run: RunRecord, name: str) -> str:
+    """A setting as text."""
+    if name in (*IDENTITY, "fingerprint"):
+        return str(getattr(run.config, name))
+    if name not in run.config.settings:
         return NOTHING
-    setting = run.settings[name]
+    setting = run.config.settings[name]
     return setting if isinstance(setting, str) else json.dumps(setting, default=str)
 
 
-def with_origin(run: Run, name: str) -> Html:
-    """Return a value above the place that it came from."""
-    origin = run.origins.get(name)
+def with_origin(run: RunRecord, name: str) -> Html:
+    """A value above the place that it came from."""
+    origin = run.config.origins.get(name)
     shown = tag("span", origin, class_="origin") if origin else None
     return tag("td", tag("code", value(run, name)), shown)
 
 
-def environment_tables(runs: Sequence[Run]) -> Html:
-    """Return each environment that occurs, and the commands."""
-    kinds: dict[str, list[Run]] = {}
+def environment_tables(runs: Sequence[RunRecord]) -> Html:
+    """Each environment that occurs, and the commands."""
+    kinds: dict[str, list[RunRecord]] = {}
     for run in runs:
         machine = {k: v for k, v in run.environment.items() if k != "command"}
         kinds.setdefault(json.dumps(machine, sort_keys=True, default=str), []).append(run)
     tables = []
     for same in kinds.values():
-        rows = [
-            [name, tag("code", entry if isinstance(entry, str) else json.dumps(entry, default=str))]
+        rows: list[list[Child]] = [
+            [name, (entry if isinstance(entry, str) else json.dumps(entry, default=str))]
             for name, entry in same[0].environment.items()
             if name != "command"
         ]
@@ -82,7 +87,7 @@ def environment_tables(runs: Sequence[Run]) -> Html:
     return join(tag("h3", "Environment"), tables, tag("h3", "Commands") if lines else None, lines)
 
 
-def environment_box(same: Sequence[Run], used: str, body: Html) -> Html:
-    """Return one of several environments, to open."""
+def environment_box(same: Sequence[RunRecord], used: str, body: Html) -> Html:
+    """One of several environments, to open."""
     methods = ", ".join(sorted({run.method for run in same}))
     return tag("details", tag("summary", f"{used}: {methods}"), body)

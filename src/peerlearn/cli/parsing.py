@@ -1,0 +1,99 @@
+"""What the commands share: errors in one line, settings by their names, plug-ins."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from peerlearn.errors import UserError, did_you_mean
+
+Commands = Any  # what argparse makes of add_subparsers()
+
+
+class Flag(NamedTuple):
+    """A setting as it was typed."""
+
+    name: str
+    value: str
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and sets aside what may be a setting of some part."""
+
+    takes_settings = False
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line."""
+        raise UserError(f"{message}; see {self.prog} --help")
+
+    def split(self, words: Sequence[str]) -> tuple[list[str], list[Flag]]:
+        """The words that the parser knows, and the settings among them: `--name value`.
+
+        Which settings there are depends on the method and on plug-ins, so they are looked at later.
+        """
+        chosen = next((words[0] for _ in words[:1] if words[0] in self._commands()), None)
+        command = self._commands()[chosen] if chosen else None
+        if command is None or not command.takes_settings:
+            return list(words), []
+        rest, given, waiting = [words[0]], [], iter(words[1:])
+        for word in waiting:
+            flag, equals, value = word.partition("=")
+            action = command._option_string_actions.get(flag)
+            if not word.startswith("--") or action is not None:
+                rest.append(word)
+                if action is not None and action.nargs != 0 and not equals:
+                    rest += [text for text in [next(waiting, None)] if text is not None]
+                continue
+            if not equals:
+                value = next(waiting, "--")
+            if value.startswith("--"):
+                raise UserError(f"{flag}: needs a value after it; see {command.prog} --help")
+            given.append(Flag(flag[2:], value))
+        return rest, given
+
+    def _commands(self) -> dict[str, "Parser"]:
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                return dict(action.choices)
+        return {}
+
+
+def add_command(commands: Commands, name: str, about: str, act: Any, **options: Any) -> Parser:
+    """A command with what it does, its description and the function that does it."""
+    made: Parser = commands.add_parser(
+        name, help=about, description=about, allow_abbrev=False, **options
+    )
+    made.set_defaults(act=act)
+    return made
+
+
+def add_plugins(parser: Parser) -> None:
+    """The flag for files of others."""
+    parser.add_argument(
+        "--plugin",
+        dest="plugins",
+        metavar="FILE.py",
+        type=Path,
+        action="append",
+        default=[],
+        help="a file with methods, wrappers, networks, ... of yours; may be given again",
+    )
+
+
+def load_plugins(files: Iterable[Path]) -> None:
+    """Make known what the files hold."""
+    files = list(files)
+    if files:
+        from peerlearn.learner.build import REGISTRIES
+        from peerlearn.registry import load_plugin
+
+        for file in files:
+            load_plugin(file, REGISTRIES)
+
+
+def refuse_unknown(command: str, flag: str, options: Sequence[str]) -> NoReturn:
+    """Say what is nearest to a flag that does not exist."""
+    if not flag.startswith("-"):
+        raise UserError(f"{command}: {flag!r} is not expected there; names come before flags")
+    name, known = flag.split("=")[0], [option for option in options if option.startswith("--")]
+    raise UserError(did_you_mean(f"{command}: there is no {name}", name, known))

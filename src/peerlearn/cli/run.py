@@ -1,0 +1,105 @@
+"""peerlearn run: train and evaluate; a second call resumes or reuses."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peerlearn.cli.parsing import Commands, add_command, add_plugins, load_plugins
+from peerlearn.errors import UserError
+
+if TYPE_CHECKING:
+    from peerlearn.experiment.resolve import Given, Resolved
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    about = "train and evaluate; a second call resumes or reuses"
+    parser = add_command(commands, "run", about, act, add_help=False)
+    parser.takes_settings = True
+    parser.add_argument("methods", nargs="*", metavar="method", help="er, gsa+ccldc, file.py:Mine")
+    parser.add_argument("-h", "--help", action="store_true", help="this, with all settings")
+    parser.add_argument("--seeds", help="such as 0-2 or 0,3,7 (default 0)")
+    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of all runs (runs)")
+    parser.add_argument("--config", type=Path, help="YAML file of settings; flags win over it")
+    parser.add_argument("--root", type=Path, help="folder in which data sets lie")
+    parser.add_argument("--tensorboard", metavar="FOLDER", help="write logs for TensorBoard there")
+    parser.add_argument("--json", action="store_true", help="print the summaries as JSON")
+    add_plugins(parser)
+    parser.set_defaults(shown=parser)
+
+
+def act(args: argparse.Namespace) -> int:
+    """Do it."""
+    load_plugins(args.plugins)
+    if args.help:
+        print(args.shown.format_help() + settings_help(args.methods))
+        return 0
+    runs = plan(args)
+
+    from peerlearn.experiment.progress import Console, TensorBoard
+    from peerlearn.experiment.run import Stopped, folder_of, reconcile, run
+
+    for one in runs:  # a folder with other settings is refused before hours of work
+        reconcile(folder_of(one, args.out), one)
+    watcher = TensorBoard(args.tensorboard) if args.tensorboard else Console()
+    try:
+        summaries = [run(one, args.out, watcher, args.root) for one in runs]
+    except Stopped:
+        print("\npeerlearn: stopped and saved; the same command goes on from here", file=sys.stderr)
+        return 130
+    finally:
+        watcher.close()
+    if args.json:
+        print(json.dumps(summaries, indent=1))
+    else:
+        print(
+            f"peerlearn table {args.out}    shows the results, peerlearn report {args.out} a page"
+        )
+    return 0
+
+
+def plan(args: argparse.Namespace) -> "list[Resolved]":
+    """Every run that was asked for, all its settings known and checked."""
+    from peerlearn.experiment.resolve import Given, read_file, refuse_unused, resolve
+    from peerlearn.experiment.settings import parse_seeds
+
+    given = read_file(args.config) if args.config else []
+    methods = list(dict.fromkeys(args.methods)) or _methods_of(given)
+    if not methods:
+        raise UserError("run: name a method, such as er or er+ccldc; see peerlearn run --help")
+    given += [Given(flag.name, flag.value, "flag", f"--{flag.name}") for flag in args.given]
+    seeds: Sequence[int | None] = parse_seeds(args.seeds) if args.seeds is not None else [None]
+    runs = [resolve(method, given, seed=seed) for seed in seeds for method in methods]
+    refuse_unused(runs, methods)
+    return runs
+
+
+def _methods_of(given: "Sequence[Given]") -> list[str]:
+    """The method that a file names."""
+    named: dict[str, Any] = {item.name: item.value for item in given}
+    if "method.name" not in named:
+        return []
+    wrapper = named.get("collaboration.name")
+    return [f"{named['method.name']}+{wrapper}" if wrapper else str(named["method.name"])]
+
+
+def settings_help(methods: Sequence[str]) -> str:
+    """Every setting, by the part that reads it: of these methods, or of all."""
+    from peerlearn.experiment.resolve import CHOICES, every_key, every_part
+    from peerlearn.settings import described, fields_of, matching
+
+    keys = every_key()
+    lines = ["", "which parts:"]
+    for flag, (about, registry) in CHOICES.items():
+        lines.append(f"  --{flag:20} {about} ({' | '.join(registry)})")
+    lines += ["", "settings; the whole name, such as --optim.lr, always works too:"]
+    for title, prefix, model in every_part(methods):
+        lines += ["", f"{title} ({prefix}*)" if prefix else title]
+        for key, field in fields_of(model, prefix).items():
+            short = "memory" if key == "memory.size" else key.rpartition(".")[2]
+            name = key if len(matching(short, keys)) > 1 else short
+            lines.append(f"  --{name.replace('_', '-'):20} {described(field)}")
+    return "\n".join(lines)

@@ -1,0 +1,223 @@
+"""Learners from names and settings: one way, for programs and for the command."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from peerlearn.data import DATASETS
+from peerlearn.errors import UserError, did_you_mean
+from peerlearn.learner import TEACHERS, WRAPPERS
+from peerlearn.learner.online import OnlineLearner
+from peerlearn.learner.wrappers import Wrapper
+from peerlearn.memory import MEMORIES
+from peerlearn.memory.base import Memory
+from peerlearn.methods import METHODS
+from peerlearn.methods.interface import Method
+from peerlearn.nets import NETWORKS
+from peerlearn.peer import OPTIMIZERS
+from peerlearn.peer.model import Precision
+from peerlearn.peer.optimizers import Optimizer
+from peerlearn.registry import Registry
+from peerlearn.settings import Settings, Values, fields_of, flatten, matching, nest, settings_of
+from peerlearn.stream.base import StreamInfo
+
+PROFILES = ("paper", "authors")
+# the group of settings that each kind of part has, and where its name is looked up
+KINDS: Mapping[str, Registry[Any]] = {
+    "method": METHODS,
+    "collaboration": WRAPPERS,
+    "net": NETWORKS,
+    "optim": OPTIMIZERS,
+    "memory": MEMORIES,
+}
+
+REGISTRIES: Sequence[Registry[Any]] = (*KINDS.values(), TEACHERS, DATASETS)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a learner is made of, each found by its name.
+
+    names: by group; the wrapper's is None for a baseline.
+    """
+
+    names: Mapping[str, str | None]
+    method: type[Method[Any]]
+    wrapper: type[Wrapper] | None
+    net: Callable[..., nn.Module] | None
+    optimizer: type[Optimizer]
+    memory: type[Memory]
+
+    @classmethod
+    def find(
+        cls,
+        name: str,
+        *,
+        net: str | None = "resnet18",
+        optimizer: str | None = None,
+        memory: str = "reservoir",
+    ) -> "Parts":
+        """The parts of a name such as "er+ccldc"; the optimizer is the method's own by default."""
+        base, plus, wrapper = split_name(name)
+        method = METHODS[base]
+        base = method.name
+        optimizer = optimizer or method.optim.name
+        return cls(
+            names={
+                "method": base,
+                "collaboration": wrapper if plus else None,
+                "net": net,
+                "optim": optimizer,
+                "memory": memory,
+            },
+            method=method,
+            wrapper=WRAPPERS[wrapper] if plus else None,
+            net=NETWORKS[net] if net else None,
+            optimizer=OPTIMIZERS[optimizer],
+            memory=MEMORIES[memory],
+        )
+
+    @property
+    def settings(self) -> dict[str, type[Settings]]:
+        """The settings of each part, by group."""
+        found: dict[str, Callable[..., Any] | None] = {
+            "method": self.method,
+            "collaboration": self.wrapper,
+            "net": self.net,
+            "optim": self.optimizer,
+            "memory": self.memory,
+        }
+        return {group: settings_of(part) for group, part in found.items() if part is not None}
+
+    def origins(self, values: Values) -> dict[str, str]:
+        """Whose the parts are that do not come with Peerlearn, teachers included."""
+        named = [(KINDS[group], name) for group, name in self.names.items() if name]
+        if self.wrapper is not None:
+            own = {k: v for k, v in nest(values)["collaboration"].items() if k != "name"}
+            named += [(TEACHERS, edge.by) for edge in self.wrapper(**own).edges()]
+        origins = {f"{kind.kind} {name}": kind.origin(name) for kind, name in named}
+        return {part: origin for part, origin in origins.items() if origin}
+
+    def preset(self, profile: str) -> dict[str, Any]:
+        """The published values where they differ from the defaults of a part, by dotted names."""
+        if profile not in PROFILES:
+            raise UserError(did_you_mean(f"there is no profile {profile!r}", profile, PROFILES))
+        authors = profile == "authors"
+        found: dict[str, Any] = {}
+        if isinstance(self.method.optim, self.optimizer):
+            found["optim"] = self.method.optim.model_dump(exclude_defaults=True)
+        found["method"] = dict(self.method.authors) if authors else {}
+        if self.wrapper is not None:
+            base = self.method.name
+            theirs = self.wrapper.authors(base) if authors else {}
+            found["collaboration"] = {**self.wrapper.preset(base), **theirs}
+        return flatten(found)
+
+    def build(
+        self,
+        values: Values,
+        stream: StreamInfo,
+        *,
+        memory: int,
+        net: Callable[[], nn.Module] | None = None,
+        **options: Any,
+    ) -> OnlineLearner:
+        """The learner, untrained. values: of every group; options: of `OnlineLearner`."""
+        tree = nest(values)
+        chosen = {group: model(**tree.get(group, {})) for group, model in self.settings.items()}
+        if net is None:
+            assert self.net is not None, "either a name of a network or a function that makes one"
+            net = partial(self.net, stream.num_classes, **dict(chosen["net"]))
+        wrapper, optim = chosen.get("collaboration"), chosen["optim"]
+        assert isinstance(optim, Optimizer)
+        return OnlineLearner(
+            self.method(stream, **dict(chosen["method"])),
+            net,
+            wrapper.collaboration() if isinstance(wrapper, Wrapper) else None,
+            memory=self.memory(memory, **dict(chosen["memory"])),
+            optim=optim,
+            **options,
+        )
+
+
+def split_name(name: str) -> tuple[str, str, str]:
+    """A method's name, the plus, and the name of its wrapper; a path may hold a plus itself.
+
+    >>> split_name("er+ccldc"), split_name("my+code.py:Mine")
+    (('er', '+', 'ccldc'), ('my+code.py:Mine', '', ''))
+    """
+    place, colon, rest = name.rpartition(":")
+    base, plus, wrapper = rest.partition("+")
+    return f"{place}{colon}{base}", plus, wrapper
+
+
+def build_learner(
+    name: str,
+    stream: StreamInfo,
+    net: str | Callable[[], nn.Module] = "resnet18",
+    *,
+    memory: int,
+    seed: int = 0,
+    profile: str = "paper",
+    optimizer: str | None = None,
+    memory_policy: str = "reservoir",
+    updates: int = 1,
+    device: str | torch.device = "cpu",
+    precision: Precision = "fp32",
+    **settings: Any,
+) -> OnlineLearner:
+    """The learner of a name such as "er" or "er+ccldc".
+
+    Args:
+        name: a method, and after a plus its wrapper.
+        stream: what the stream tells its learner; `ClassStream.info`, or your own.
+        net: the name of a network, or a function that makes one; called once per peer.
+        memory: images kept for replay.
+        seed: decides everything that is drawn.
+        profile: "paper", or "authors" to differ from it where their code does.
+        optimizer: its name; the method's own by default.
+        memory_policy: which images stay in memory, by name.
+        updates: steps per stream batch.
+        device: where it runs.
+        precision: fp32; on CUDA also bf16 or fp16.
+        settings: of the parts, by any name that means one thing only: alpha=0.5, stages=2; or by
+            group: method={"alpha": 0.5}, optim={"lr": 1e-3}.
+
+    >>> learner = build_learner("er+ccldc", StreamInfo(num_classes=4), "small", memory=50, lr=1e-3)
+    >>> learner.optim.lr, learner.collaboration.peers
+    (0.001, 2)
+    """
+    named = net if isinstance(net, str) else None
+    parts = Parts.find(name, net=named, optimizer=optimizer, memory=memory_policy)
+    keys = [key for group, model in parts.settings.items() for key in fields_of(model, f"{group}.")]
+    values = parts.preset(profile)
+    for given, value in flatten(_as_values(settings)).items():
+        found = matching(given, keys)
+        if not found:
+            short = [key.rpartition(".")[2] for key in keys]
+            last = given.rpartition(".")[2]
+            raise UserError(did_you_mean(f"{name} has no setting {given!r}", last, short))
+        if len(found) > 1:
+            raise UserError(f"{name}: {given!r} is ambiguous; say {' or '.join(found)}")
+        values[found[0]] = value
+    return parts.build(
+        values,
+        stream,
+        memory=memory,
+        net=None if isinstance(net, str) else net,
+        seed=seed,
+        updates=updates,
+        device=device,
+        precision=precision,
+    )
+
+
+def _as_values(settings: Values) -> dict[str, Any]:
+    return {
+        name: value.model_dump() if isinstance(value, Settings) else value
+        for name, value in settings.items()
+    }

@@ -1,0 +1,107 @@
+"""Prediction, apart from learning: what is asked here changes nothing that learns."""
+
+import copy
+from collections.abc import Callable, Sequence
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from peerlearn.errors import UserError
+from peerlearn.learner.inputs import checked_images
+from peerlearn.losses import class_means
+from peerlearn.memory.base import Memory
+from peerlearn.methods.interface import Method
+from peerlearn.methods.replay import images
+from peerlearn.peer.model import PeerModel
+
+Images = Tensor | np.ndarray[Any, Any]
+EVAL_BATCH = 250  # images per forward
+
+
+class Predictor:
+    """Answers for the peers as they are between two steps, from any thread.
+
+    It shares the weights of the models that learn, but not the modules around them: what a module
+    is in (training or evaluation), what it counts and which layers are frozen stays untouched. The
+    lock lets either a step or an answer have the weights, never both.
+
+    Args:
+        models: those that answer; their mean is the answer.
+        method: whose rule turns answers into a class.
+        memory: whose images give the class means.
+        device: where the models are.
+        lock: held during a step.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[PeerModel],
+        method: Method[Any],
+        memory: Memory,
+        device: torch.device,
+        lock: RLock,
+    ) -> None:
+        self.models, self.method, self.memory, self.device = models, method, memory, device
+        self.image_shape: tuple[int, ...] | None = None  # known from the first batch on
+        self._lock = lock
+        self._twins: list[PeerModel] | None = None
+
+    def refresh(self) -> None:
+        """Look at the models anew: they have learnt, and a module may have put new tensors in."""
+        self._twins = None
+
+    def predict(self, x: Images) -> Tensor:
+        """The class of each image, (B,), by the method's rule."""
+        with self._lock:
+            return self.method.predict(self, checked_images(x, self.image_shape))
+
+    def logits(self, x: Images, peer: int | None = None) -> Tensor:
+        """(B, C): the mean of the peers' logits, or one peer's."""
+        if peer is not None and not 0 <= peer < len(self.models):
+            raise UserError(f"peer must be from 0 to {len(self.models) - 1}, got {peer}")
+        return self._ask(x, PeerModel.logits, peer)
+
+    def features(self, x: Images) -> Tensor:
+        """(B, D): the mean of the peers' features."""
+        return self._ask(x, PeerModel.features, None)
+
+    def nearest_mean(self, x: Images) -> Tensor:
+        """The class of the nearest class mean, (B,).
+
+        Means are of the features of the images in memory, so only classes that it holds can be
+        predicted.
+        """
+        with self._lock:
+            if not len(self.memory):
+                raise UserError("predict_ncm: the memory is empty; learn with memory > 0 first")
+            labels, classes = self.memory["y"], self.method.stream.num_classes
+            means = class_means(self.features(self.memory["x"]), labels, classes)
+            held: Tensor = labels.unique()
+            distances: Tensor = torch.cdist(self.features(x), means[held])
+            return held[distances.argmin(dim=1)]
+
+    @torch.no_grad()
+    def _ask(
+        self, x: Images, answer: Callable[[PeerModel, Tensor], Tensor], peer: int | None
+    ) -> Tensor:
+        raw = checked_images(x, self.image_shape)
+        with self._lock:
+            asked = self._evaluating()
+            asked = asked if peer is None else [asked[peer]]
+            answers = []
+            for part in raw.split(EVAL_BATCH):
+                pixels = images(part.to(self.device))
+                answers.append(torch.stack([answer(twin, pixels) for twin in asked]).mean(dim=0))
+            return torch.cat(answers)
+
+    def _evaluating(self) -> list[PeerModel]:
+        """Twins of the models in evaluation mode, which share every parameter and buffer."""
+        if self._twins is None:
+            self._twins = []
+            for model in self.models:
+                shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
+                self._twins.append(copy.deepcopy(model, shared).eval())
+        return self._twins

@@ -1,0 +1,130 @@
+"""What learners and methods need of a replay memory, and what all policies share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from peerlearn.errors import UserError
+
+
+class Memory(ABC):
+    """A fixed number of rows, whatever the rows are; a policy decides which ones stay.
+
+    Columns come with the first rows: images `x` and labels `y` always, and whatever else a method
+    wants to find again beside them (DER++ adds `logits`). They stay on the device of those rows.
+
+    A policy states its `name` and the slots that rows take. One that keeps the latest rows:
+
+    >>> class Latest(Memory):
+    ...     name = "latest"
+    ...     def slots(self, rows, rng):
+    ...         return [(self.seen + i) % (self.capacity or 1) for i in range(len(rows["y"]))]
+    >>> memory, rng = Latest(capacity=2), torch.Generator().manual_seed(0)
+    >>> memory.add(rng, y=torch.tensor([0, 1, 2]))
+    >>> memory["y"].tolist()
+    [2, 1]
+
+    Args:
+        capacity: rows that it holds at most; 0 for no replay.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 0:
+            raise UserError(f"memory: capacity must be 0 (no replay) or more, got {capacity}")
+        self.capacity = capacity
+        self.seen = 0  # rows offered so far
+        self._size = 0
+        self._columns: dict[str, Tensor] = {}
+
+    @abstractmethod
+    def slots(self, rows: Mapping[str, Tensor], rng: torch.Generator) -> Sequence[int]:
+        """The slot that each row takes, in the order of the rows; `capacity` or more for none.
+
+        Slots fill from 0 on without gaps. `self.seen` and the columns are as before these rows.
+        """
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, column: str) -> Tensor:
+        """The stored rows of one column, in storage order: (len(self), ...)."""
+        return self._columns[column][: len(self)]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns; none before the first rows."""
+        return tuple(self._columns)
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """Bytes that each column occupies."""
+        return {name: column.nbytes for name, column in self._columns.items()}
+
+    def add(self, rng: torch.Generator, **rows: Tensor) -> None:
+        """Offer rows, each (B, ...).
+
+        Equal to offering them one after the other: where two of them take the same slot, the later
+        one stays.
+        """
+        if self._columns and rows.keys() != self._columns.keys():
+            raise UserError(f"memory: columns are {[*self._columns]}, got {[*rows]}")
+        if not self._columns:
+            self._columns = {
+                name: row.new_zeros((self.capacity, *row.shape[1:])) for name, row in rows.items()
+            }
+        slots = self.slots(rows, rng)
+        self._store({slot: i for i, slot in enumerate(slots) if slot < self.capacity}, rows)
+        self.seen += len(slots)
+
+    def _store(self, taken: Mapping[int, int], rows: Mapping[str, Tensor]) -> None:
+        """Write rows to their slots. taken: the number of the row by slot."""
+        if not taken:
+            return
+        slots, chosen = torch.tensor(list(taken)), torch.tensor(list(taken.values()))
+        for name, column in self._columns.items():
+            column[slots.to(column.device)] = rows[name][chosen.to(column.device)]
+        self._size = max(self._size, max(taken) + 1)
+
+    def draw(self, count: int, rng: torch.Generator) -> dict[str, Tensor]:
+        """`count` different rows, uniformly; all of them, in storage order, if there are fewer."""
+        if len(self) <= count:
+            return self._rows(torch.arange(len(self)))
+        return self._rows(torch.randperm(len(self), generator=rng)[:count])
+
+    def draw_where(self, count: int, eligible: Tensor, rng: torch.Generator) -> dict[str, Tensor]:
+        """Up to `count` of the eligible rows, with replacement. eligible: (len(self),) bool.
+
+        As many draws as there are eligible rows, if those are fewer than `count`.
+        """
+        rows = eligible.nonzero().flatten().cpu()
+        if len(rows) == 0:
+            return self._rows(rows)
+        picks = torch.randint(len(rows), (min(count, len(rows)),), generator=rng)
+        return self._rows(rows[picks])
+
+    def _rows(self, index: Tensor) -> dict[str, Tensor]:
+        return {name: self[name][index.to(col.device)] for name, col in self._columns.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that `load_state_dict` needs to go on from here: tensors and numbers.
+
+        The columns are not copied: write them down before more rows are added.
+        """
+        return {"seen": self.seen, "columns": {name: self[name] for name in self._columns}}
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        """Become the memory that gave this state, with its columns on `device`."""
+        columns: Mapping[str, Tensor] = state.get("columns", {})
+        size = max(map(len, columns.values()), default=0)
+        if size > self.capacity:
+            raise UserError(f"memory: the state has {size} rows, capacity is {self.capacity}")
+        self.seen, self._size, self._columns = int(state["seen"]), size, {}
+        for name, rows in columns.items():
+            column = rows.new_zeros((self.capacity, *rows.shape[1:]), device=device)
+            column[:size] = rows
+            self._columns[name] = column

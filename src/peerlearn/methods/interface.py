@@ -1,0 +1,219 @@
+"""What a method is.
+
+A method is one short class that says what a step trains on (`draw`), with which loss (`loss`), and
+which images peers may discuss (`groups`). It owns no network, no optimizer and no loop, and does
+not know whether there is another peer. A class with these three and a `name` has every wrapper,
+checkpoints and a place in every command. What must outlive a step is kept elsewhere, so that it is
+saved and resumed without further code: what concerns the stream in `Progress`, what belongs to one
+network in `peer.buffers`, what goes with a stored image in a column of the memory.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from peerlearn.errors import UserError
+from peerlearn.memory.base import Memory
+from peerlearn.peer.optimizers import AdamW, Optimizer
+from peerlearn.peer.peer import Peer, State, part, prefixed
+from peerlearn.settings import Settings, setting
+from peerlearn.stream.base import StreamInfo
+
+
+class Mix(NamedTuple):
+    """What else is in an image: the label of the other part and its share. Both (B,)."""
+
+    others: Tensor
+    share: Tensor
+
+
+class Group(NamedTuple):
+    """Images (B, 3, H, W) in [0, 1] with their labels (B,), judged together by one mean."""
+
+    x: Tensor
+    y: Tensor
+    rivals: Tensor | None = None  # (C,) bool: the classes that compete; None: all
+    mix: Mix | None = None  # None: every image shows one class
+
+
+class Answer(NamedTuple):
+    """A batch as a peer saw it, (B, 3, H, W), and what it said, (B, C)."""
+
+    x: Tensor
+    logits: Tensor
+
+
+class Outcome(NamedTuple):
+    """What a method computed for one peer."""
+
+    loss: Tensor
+    answers: list[Answer]  # on the batches that its cross-entropy trained on
+    remember: Mapping[str, Tensor] = {}  # columns that go into the memory beside the stream batch
+    notes: Mapping[str, Tensor] = {}  # found in `Progress.notes` by the next draw
+
+    # With several peers, what they remember and note is averaged.
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the stream stands, the present batch included. The learner keeps it."""
+
+    first_met: Tensor  # (C,) the task in which each class was first met, -1 before that
+    task: int = 0
+    step: int = 0  # batches of this task before the present one
+    batches: int = 0  # batches of all tasks before the present one
+    notes: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> Tensor:
+        """(C,) bool: classes met so far."""
+        return self.first_met >= 0
+
+    @property
+    def old(self) -> Tensor:
+        """(C,) bool: classes met before this task."""
+        return self.seen & (self.first_met < self.task)
+
+    def meeting(self, labels: Tensor) -> "Progress":
+        """Where it stands once a batch with these labels, (B,), has come in."""
+        first_met = self.first_met.clone()
+        first_met[labels] = torch.where(self.seen[labels], first_met[labels], self.task)
+        return replace(self, first_met=first_met)
+
+    def after_batch(self, notes: Mapping[str, Tensor]) -> "Progress":
+        """Where it stands once the present batch is done."""
+        return replace(self, step=self.step + 1, batches=self.batches + 1, notes=dict(notes))
+
+    def after_task(self) -> "Progress":
+        """Where it stands at the start of the next task."""
+        return replace(self, task=self.task + 1, step=0)
+
+    def state_dict(self) -> State:
+        """All of it, by name."""
+        numbers = {"task": self.task, "step": self.step, "batches": self.batches}
+        return {"first_met": self.first_met, **numbers, **prefixed("notes", self.notes)}
+
+    @classmethod
+    def from_state(cls, state: State, device: torch.device) -> "Progress":
+        """The one whose `state_dict()` this was."""
+        numbers = {name: state[name] for name in ("task", "step", "batches")}
+        notes = {name: note.to(device) for name, note in part("notes", state).items()}
+        return cls(state["first_met"].to(device), notes=notes, **numbers)
+
+
+class MethodSettings(Settings):
+    """What every method can be told."""
+
+    replay_batch: int = setting(64, "memory images per step", ge=1, le=1_000_000)
+
+
+class Answers(Protocol):
+    """What a method may ask of the networks to predict with; see `peerlearn.learner.Predictor`."""
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(B, C): the mean of the peers' logits. x: (B, 3, H, W) uint8."""
+        ...
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, D): the mean of the peers' features."""
+        ...
+
+    def nearest_mean(self, x: Tensor) -> Tensor:
+        """(B,): the class whose mean feature, over the images in memory, is nearest."""
+        ...
+
+
+D = TypeVar("D")
+
+
+class Method(ABC, Generic[D]):
+    """Base of all methods; D is the type of what `draw` hands to `loss`.
+
+    Settings of a method's own are fields of its class `Settings`: each is a flag of the command,
+    is recorded with a run, and is part of what tells one run from another.
+    """
+
+    Settings: ClassVar[type[MethodSettings]] = MethodSettings
+    settings: MethodSettings
+
+    name: ClassVar[str]
+    optim: ClassVar[Optimizer] = AdamW()
+    authors: ClassVar[Mapping[str, Any]] = {}  # settings that the authors' code has otherwise
+    needs_boundaries: ClassVar[bool] = False
+    needs_slots: ClassVar[bool] = False  # labels in task order, equally many per task
+    gives_logits: ClassVar[bool] = True  # False: there is no classifier that could be taught
+
+    def __init__(self, stream: StreamInfo, **values: Any) -> None:
+        """Take what the stream tells, and settings by their names."""
+        self.settings = self.Settings(**values)
+        if self.needs_boundaries and not stream.boundaries:
+            raise UserError(
+                f"{self.name} must be told where tasks end, and this stream does not tell: pass "
+                "StreamInfo(boundaries=True) and call end_task(), or take er, derpp or er_ace, "
+                "which need no boundaries"
+            )
+        if self.needs_slots and stream.classes_per_task is None:
+            raise UserError(
+                f"{self.name} must know the classes of each task, and this stream does not tell: "
+                "pass StreamInfo(classes_per_task=...) with labels numbered in order of arrival, "
+                "or take er, derpp or er_ace, which need no tasks"
+            )
+        self.stream = stream
+
+    def check(self, batch: Group, progress: Progress) -> None:
+        """Refuse a batch that this method cannot take now, before anything has changed."""
+        if not self.needs_boundaries or self.stream.classes_per_task is None:
+            return
+        slots = self.slots(progress.task)
+        stray = batch.y[(batch.y < slots.start) | (batch.y >= slots.stop)]
+        if len(stray):
+            raise UserError(
+                f"{self.name}: label {int(stray[0])} is not of task {progress.task}, which holds "
+                f"{slots.start} to {slots.stop - 1}: call end_task() where a task ends, or take "
+                "er, derpp or er_ace, which need no tasks"
+            )
+
+    def slots(self, task: int) -> slice:
+        """The labels of a task, where the stream numbers them in order of arrival."""
+        assert self.stream.classes_per_task is not None
+        return slice(task * self.stream.classes_per_task, (task + 1) * self.stream.classes_per_task)
+
+    def setup_peer(self, peer: Peer) -> None:
+        """Give a new peer what this method needs it to have: a head, a projection, buffers."""
+
+    def end_task(self, peer: Peer) -> None:
+        """Do what this method does for a peer at the end of a task."""
+
+    @abstractmethod
+    def draw(
+        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
+    ) -> D | None:
+        """What this step trains on, the same for all peers; None: take no step this time."""
+
+    def draw_for(
+        self,
+        _peers: Sequence[Peer],
+        /,
+        batch: Group,
+        memory: Memory,
+        progress: Progress,
+        rng: torch.Generator,
+    ) -> D | None:
+        """`draw` for a method that looks at the peers while it draws (MIR): one for all of them."""
+        return self.draw(batch, memory, progress, rng)
+
+    @abstractmethod
+    def loss(self, peer: Peer, draw: D) -> Outcome:
+        """The loss of one peer on what was drawn."""
+
+    @abstractmethod
+    def groups(self, draw: D, rng: torch.Generator) -> list[Group]:
+        """The unaugmented images that peers discuss with each other in this step."""
+
+    def predict(self, answers: Answers, x: Tensor) -> Tensor:
+        """The class of each image, (B,): the largest logit, unless a method has another rule."""
+        return answers.logits(x).argmax(dim=1)

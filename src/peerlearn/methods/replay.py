@@ -1,0 +1,65 @@
+"""What replay methods share: images from rows, groups joined, the cross-entropy that fits."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from peerlearn.losses import cross_entropy_among, mixup_cross_entropy
+from peerlearn.methods.interface import Answer, Group, Method, Mix, Outcome
+from peerlearn.peer.peer import Peer
+
+
+def images(x: Tensor) -> Tensor:
+    """uint8 pixels as the networks see them: (B, 3, H, W) float in [0, 1]."""
+    return x.float().div_(255)
+
+
+def replayed(rows: Mapping[str, Tensor]) -> Group:
+    """Rows of a memory as a group."""
+    return Group(images(rows["x"]), rows["y"])
+
+
+def joined(*groups: Group) -> Group:
+    """One group of several, among all classes; those without a mix count as unmixed."""
+    assert all(g.rivals is None for g in groups)
+    x, y = torch.cat([g.x for g in groups]), torch.cat([g.y for g in groups])
+    if all(g.mix is None for g in groups):
+        return Group(x, y)
+    mixes = [g.mix or Mix(g.y, torch.zeros_like(g.y, dtype=g.x.dtype)) for g in groups]
+    others, share = (torch.cat(parts) for parts in zip(*mixes, strict=True))
+    return Group(x, y, mix=Mix(others, share))
+
+
+def classification_loss(logits: Tensor, group: Group) -> Tensor:
+    """The cross-entropy that fits a group's labels. logits: (B, C)."""
+    if group.mix is not None:
+        return mixup_cross_entropy(logits, group.y, *group.mix)
+    return cross_entropy_among(group.rivals, logits, group.y)
+
+
+class Replay(NamedTuple):
+    """What the plain replay methods draw: groups as they are, and as the method trains on them."""
+
+    groups: list[Group]
+    train: list[Group]
+
+
+class ReplayMethod(Method[Replay]):
+    """Cross-entropy on each group of what was drawn, summed; enough for ER and ER-ACE."""
+
+    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+        """Sum over the groups of their classification losses."""
+        answers = [Answer(g.x, peer.logits(g.x)) for g in draw.train]
+        losses = [
+            classification_loss(answer.logits, group)
+            for answer, group in zip(answers, draw.train, strict=True)
+        ]
+        return Outcome(torch.stack(losses).sum(), answers)
+
+    @override
+    def groups(self, draw: Replay, rng: torch.Generator) -> list[Group]:
+        """The images that the method itself trains on."""
+        return draw.groups

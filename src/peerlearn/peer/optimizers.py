@@ -1,0 +1,90 @@
+"""Optimizers: their settings, and how to make one for a peer."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar
+
+import torch
+from torch import nn
+from typing_extensions import override
+
+from peerlearn.settings import Settings, setting
+
+
+class Optimizer(Settings):
+    """How a peer follows its gradients; made once per peer and never reset."""
+
+    name: ClassVar[str]
+
+    lr: float = setting(5e-4, "learning rate", gt=0)
+    weight_decay: float = setting(0.0, "weight decay", ge=0)
+
+    @abstractmethod
+    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """The optimizer of one peer."""
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, arXiv 1711.05101).
+
+    >>> AdamW(lr=1e-3).build([nn.Parameter(torch.zeros(2))]).defaults["lr"]
+    0.001
+    """
+
+    name = "adamw"
+
+    weight_decay: float = setting(1e-4, "weight decay", ge=0)
+    beta1: float = setting(0.9, "decay rate of the mean gradient", ge=0, lt=1)
+    beta2: float = setting(0.999, "decay rate of the mean squared gradient", ge=0, lt=1)
+
+    @override
+    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(
+            parameters,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            betas=(self.beta1, self.beta2),
+            fused=True,
+        )
+
+
+class Adam(Optimizer):
+    """Adam, weight decay as part of the gradient (Kingma and Ba, ICLR 2015, arXiv 1412.6980).
+
+    >>> Adam(beta2=0.99).build([nn.Parameter(torch.zeros(2))]).defaults["betas"]
+    (0.9, 0.99)
+    """
+
+    name = "adam"
+
+    beta1: float = setting(0.9, "decay rate of the mean gradient", ge=0, lt=1)
+    beta2: float = setting(0.999, "decay rate of the mean squared gradient", ge=0, lt=1)
+
+    @override
+    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(
+            parameters,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            betas=(self.beta1, self.beta2),
+            fused=True,
+        )
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum if wanted.
+
+    >>> SGD(lr=0.1, momentum=0.9).build([nn.Parameter(torch.zeros(2))]).defaults["momentum"]
+    0.9
+    """
+
+    name = "sgd"
+
+    lr: float = setting(0.1, "learning rate", gt=0)
+    momentum: float = setting(0.0, "share of the last step that is taken again", ge=0, lt=1)
+
+    @override
+    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            parameters, lr=self.lr, weight_decay=self.weight_decay, momentum=self.momentum
+        )

@@ -1,0 +1,130 @@
+"""A peer: one model that learns, with everything that is its alone."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from peerlearn.peer.model import PeerModel, Precision
+from peerlearn.peer.optimizers import Optimizer
+from peerlearn.peer.seeding import generator, private_randomness
+
+State = dict[str, Any]  # dotted names; tensors, and what JSON can hold
+
+
+class Peer:
+    """A model with its optimizer, its randomness and what its method keeps for it alone.
+
+    Attributes:
+        buffers: tensors of the method's own, such as GSA's accumulators.
+        snapshot: a frozen copy of an earlier self, if the method asks for one (OCM).
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        setup: Callable[["Peer"], None],
+        optim: Optimizer,
+        *,
+        seed: int,
+        index: int,
+        device: torch.device,
+        precision: Precision = "fp32",
+    ) -> None:
+        self.rng = generator(seed, f"peer {index}")
+        self.buffers: dict[str, Tensor] = {}
+        self.snapshot: PeerModel | None = None
+        with private_randomness(generator(seed, f"network {index}"), device):
+            self.model = PeerModel(build(), precision)
+            setup(self)
+        for model in self.networks:
+            model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.buffers = {name: tensor.to(device) for name, tensor in self.buffers.items()}
+        self.optimizer = optim.build(self.model.parameters())
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+
+    @property
+    def networks(self) -> list[PeerModel]:
+        """All its models: the one that learns, and its snapshot if there is one."""
+        return [model for model in (self.model, self.snapshot) if model is not None]
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Its answers: (B, 3, H, W) in [0, 1] -> (B, C)."""
+        return self.model.logits(x)
+
+    def take_snapshot(self) -> None:
+        """Freeze a copy of the present self.
+
+        The copy runs in training mode, on the statistics of each batch; the running statistics that
+        it goes on to collect are never read.
+        """
+        if self.snapshot is None:
+            self.snapshot = copy.deepcopy(self.model).requires_grad_(False)
+        self.snapshot.load_state_dict(self.model.state_dict())
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of a part of the loss."""
+        self.scaler.scale(loss).backward()
+
+    def step(self) -> None:
+        """Follow the gradients gathered since the last step."""
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def state_dict(self) -> State:
+        """All that outlives a step."""
+        return {
+            "rng": self.rng.get_state(),
+            "scaler": self.scaler.state_dict(),
+            **prefixed("model", self.model.full_state()),
+            **(prefixed("snapshot", self.snapshot.full_state()) if self.snapshot else {}),
+            **prefixed("buffers", self.buffers),
+            **prefixed("optimizer", self._moments()),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Become the peer whose `state_dict()` this was."""
+        device = next(self.model.parameters()).device
+        self.rng.set_state(state["rng"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.model.load_full_state(part("model", state))
+        if self.snapshot is not None:
+            self.snapshot.load_full_state(part("snapshot", state))
+        self.buffers = {name: t.to(device) for name, t in part("buffers", state).items()}
+        self._load_moments(part("optimizer", state))
+
+    def _moments(self) -> State:
+        """What the optimizer has gathered; nothing before the first step."""
+        return {
+            f"{number}.{name}": value
+            for number, values in self.optimizer.state_dict()["state"].items()
+            for name, value in values.items()
+        }
+
+    def _load_moments(self, moments: State) -> None:
+        """Give every moment the memory layout of its parameter, so that a step rounds as before."""
+        state: dict[int, State] = {}
+        parameters = list(self.model.parameters())
+        for key, value in moments.items():
+            number, _, name = key.partition(".")
+            parameter = parameters[int(number)]
+            moment = value
+            if isinstance(value, Tensor) and value.ndim and value.shape == parameter.shape:
+                moment = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+            state.setdefault(int(number), {})[name] = moment
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def prefixed(prefix: str, state: Mapping[str, Any]) -> State:
+    """A part's state under its name in the whole."""
+    return {f"{prefix}.{name}": value for name, value in state.items()}
+
+
+def part(prefix: str, state: Mapping[str, Any]) -> State:
+    """What `prefixed` put there."""
+    start = f"{prefix}."
+    return {name[len(start) :]: value for name, value in state.items() if name.startswith(start)}

@@ -1,0 +1,1 @@
+"""Runs compared: one function decides what is averaged and paired, every face asks it; no torch."""

@@ -1,0 +1,185 @@
+"""Runs put side by side: what is averaged, what is paired with what, and what is best."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from peerlearn.errors import UserError
+from peerlearn.metrics.table import MAIN, METRICS
+from peerlearn.records.folder import shown
+from peerlearn.records.read import RunRecord
+from peerlearn.results.series import Facts, Gain, Group, Series, labelled
+from peerlearn.results.statistics import Paired, paired
+
+PAPER = ("er", "derpp", "er_ace", "ocm", "gsa", "onpro")  # in its order
+BEST = (
+    "of the means over two or more seeds the best of its group, and every other whose difference "
+    "from it, paired by seed, has a 95 % interval that includes zero"
+)
+
+
+def compare(runs: Sequence[RunRecord]) -> list[Group]:
+    """Group runs that differ in nothing but the seed, and pair each wrapper with its baseline.
+
+    Two variants of a method are two series. Every table, page and study asks this function.
+    """
+    ordered = sorted(runs, key=lambda r: (r.data, r.memory, method_key(r.method), r.seed))
+    return [
+        _group(data, memory, list(some))
+        for (data, memory), some in groupby(ordered, lambda r: (r.data, r.memory))
+    ]
+
+
+def method_key(method: str) -> tuple[int, str, int, str]:
+    """Sort the methods of the paper first, each before its CCL-DC and its other wrappers."""
+    base, plus, wrapper = method.partition("+")
+    place = PAPER.index(base) if base in PAPER else len(PAPER)
+    return place, base, (1 if wrapper == "ccldc" else 2) if plus else 0, wrapper
+
+
+def facts_of(run: RunRecord) -> dict[str, Any]:
+    """All that decides a run's numbers except its seed: settings, state of the data, plug-ins."""
+    config = run.config
+    plugins = {f"plugin.{name}": mark for name, mark in config.plugins.items()}
+    return {**config.identity, "fingerprint": config.fingerprint, **plugins}
+
+
+def _key(facts: Facts) -> str:
+    """Equal for equal facts: 2 is 2.0, and what is not there is None."""
+    known = {name: value for name, value in facts.items() if value is not None}
+    numbers = {k: float(v) if type(v) is int else v for k, v in known.items()}
+    return json.dumps(numbers, sort_keys=True, default=str)
+
+
+def _shared(variants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    first, *others = variants
+    return {k: v for k, v in first.items() if all(k in o and o[k] == v for o in others)}
+
+
+def _group(data: str, memory: int, runs: Sequence[RunRecord]) -> Group:
+    shared = _shared([run.config.variant for run in runs])
+    collected: dict[tuple[str, str], list[RunRecord]] = {}
+    for run in runs:
+        collected.setdefault((run.method, _key(facts_of(run))), []).append(run)
+    series = [Series(_once(some), facts_of(some[0])) for some in collected.values()]
+    named = _numbered([_named(one, series, shared) for one in series])
+    named.sort(key=lambda s: (method_key(s.method), len(s.variant), s.label))
+    whole = tuple(_with_gain(one, named) for one in named)
+    best = {name: _best(name, whole) for name in MAIN}
+    marked = {name: labels for name, labels in best.items() if labels}
+    return Group(data, memory, whole, shared, marked)
+
+
+def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+    """Count a finished seed once, though two folders hold it."""
+    kept: list[RunRecord] = []
+    first: dict[int, RunRecord] = {}
+    for run in runs:
+        twin = first.get(run.seed) if run.done else None
+        if twin is None:
+            kept.append(run)
+            first |= {run.seed: run} if run.done else {}
+        elif twin.metrics != run.metrics:
+            raise UserError(
+                f"{twin.folder} and {run.folder} have the same settings and the same seed "
+                f"{run.seed} but different numbers; give only the folder of one of the two"
+            )
+    return tuple(kept)
+
+
+def _named(one: Series, group: Sequence[Series], shared: Facts) -> Series:
+    alike = [s.facts for s in group if (s.method, s.variant) == (one.method, one.variant)]
+    parts = {**one.variant, **_apart(one.facts, alike)}
+    own = {name: value for name, value in parts.items() if name not in shared}
+    return replace(one, label=labelled(one.method, parts), name=labelled(one.method, own))
+
+
+def _numbered(series: Sequence[Series]) -> list[Series]:
+    """Series with a number after a label that still stands twice, as a cut one may."""
+    labels = [one.label for one in series]
+    twice = [(one, labels[: i + 1].count(one.label)) for i, one in enumerate(series)]
+    return [
+        replace(one, label=f"{one.label} ({k})", name=f"{one.name} ({k})") if k > 1 else one
+        for one, k in twice
+    ]
+
+
+def _apart(own: Facts, alike: Sequence[Facts]) -> dict[str, Any]:
+    """The facts in which series that would have the same label differ, by short names."""
+    names = dict.fromkeys(name for facts in alike for name in facts)
+    differing = [name for name in names if len({_key({"": f.get(name)}) for f in alike}) > 1]
+    return dict(zip(short_names(differing), map(own.get, differing), strict=True))
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Dotted names by their last part, where that is enough to tell them apart.
+
+    >>> short_names(["optim.lr", "net.name", "optim.name"])
+    ['lr', 'net.name', 'optim.name']
+    """
+    last = [name.rpartition(".")[2] for name in names]
+    return [s if last.count(s) == 1 else n for n, s in zip(names, last, strict=True)]
+
+
+def _with_gain(one: Series, group: Sequence[Series]) -> Series:
+    """A wrapper with its gain over the series of its base whose shared settings all agree."""
+    rivals = [s for s in group if one.wrapper and s.method == one.base]
+    if not rivals:
+        return one
+    nearest = min(rivals, key=lambda s: (len(_unlike(one, s)), -len(_common(one, s))))
+    unlike = _unlike(one, nearest)
+    if unlike:
+        return replace(one, why=_why(one, unlike))
+    seeds = _common(one, nearest)
+    if not seeds:
+        waiting = one.done and nearest.done
+        return replace(one, why="no seed in common with its baseline" if waiting else "")
+    pairs = {name: _paired(name, one, nearest) for name in MAIN}
+    metrics = {name: pair for name, pair in pairs.items() if pair}
+    return replace(one, gain=Gain(nearest, tuple(seeds), metrics))
+
+
+def _unlike(wrapper: Series, base: Series) -> list[str]:
+    """What both have and differ in; the collaboration is the wrapper's own."""
+    return [
+        name
+        for name, value in wrapper.facts.items()
+        if name in base.facts
+        and not name.startswith("collaboration.")
+        and base.facts[name] != value
+    ]
+
+
+def _why(one: Series, unlike: Sequence[str]) -> str:
+    if "fingerprint" in unlike:
+        return "no baseline on the same state of the data"
+    named = zip(short_names(unlike), unlike, strict=True)
+    return "no baseline with " + ", ".join(f"{s}={shown(one.facts[n]):.40}" for s, n in named)
+
+
+def _common(a: Series, b: Series, metric: str = "AA") -> list[int]:
+    theirs = b.values(metric)
+    return [seed for seed in a.values(metric) if seed in theirs]
+
+
+def _paired(metric: str, a: Series, b: Series) -> Paired | None:
+    seeds, mine, theirs = _common(a, b, metric), a.values(metric), b.values(metric)
+    return paired([mine[k] for k in seeds], [theirs[k] for k in seeds]) if seeds else None
+
+
+def _best(metric: str, group: Sequence[Series]) -> frozenset[str]:
+    """The labels that `BEST` describes; none without a rival."""
+    spreads = {s.label: spread for s in group if (spread := s.spread(metric))}
+    means = {label: spread.mean for label, spread in spreads.items() if spread.n > 1}
+    if not means:
+        return frozenset()
+    pick: Callable[..., str] = max if METRICS[metric].higher_is_better else min
+    first = pick(means, key=means.__getitem__)
+    (leader,) = (s for s in group if s.label == first)
+    pairs = {s.label: _paired(metric, s, leader) for s in group if s is not leader}
+    compared = {label: pair for label, pair in pairs.items() if pair and pair.n > 1}
+    if not compared:
+        return frozenset()
+    return frozenset({first, *(label for label, pair in compared.items() if not pair.sign)})

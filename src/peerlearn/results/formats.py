@@ -1,0 +1,307 @@
+"""Tables of results as text, Markdown, LaTeX, CSV and JSON, from one layout of columns."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from peerlearn.errors import UserError, did_you_mean
+from peerlearn.metrics.table import MAIN, METRICS
+from peerlearn.records.folder import shown
+from peerlearn.records.read import RunRecord
+from peerlearn.records.schema import Cost
+from peerlearn.results.compare import BEST, compare
+from peerlearn.results.series import Gain, Group, Series
+from peerlearn.results.statistics import Paired
+from peerlearn.units import duration
+
+STYLES = ("text", "markdown", "latex", "csv", "json")
+NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
+
+
+def legend(groups: Sequence[Group]) -> list[str]:
+    """How to read a table, a sentence per line."""
+    shared = [f"{_plain(group.name)}: the same for all." for group in groups if group.shared]
+    metrics = [METRICS[name] for name in MAIN]
+    good = {m.direction: [o.name for o in metrics if o.direction == m.direction] for m in metrics}
+    return [
+        f"{', '.join(MAIN)} in percent: mean ± sample standard deviation over n finished seeds; "
+        + "; ".join(f"{', '.join(names)}: {direction}" for direction, names in good.items())
+        + ".",
+        "gain: points of AA over the method before the +, on the n seeds both have, with its "
+        "95 % interval; p of a two-sided paired t-test.",
+        "forward, backward: images per stream image. training: without evaluation.",
+        *shared,
+    ]
+
+
+def render(runs: Sequence[RunRecord] | Sequence[Group], style: str) -> str:
+    """A table of runs, or of what `compare` made of them, without a newline at the end."""
+    if style not in STYLES:
+        raise UserError(did_you_mean(f"there is no table style {style!r}", style, STYLES))
+    records = [run for run in runs if isinstance(run, RunRecord)]
+    groups = [group for group in runs if isinstance(group, Group)]
+    writers = {"text": _text, "markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}
+    return writers[style](groups or compare(records))
+
+
+class Row(NamedTuple):
+    """A series in its group."""
+
+    group: Group
+    series: Series
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column for people: `show` gives "" for nothing."""
+
+    head: str
+    show: Callable[[Row], str]
+    words: bool = False  # aligned to the left
+    metric: str = ""  # whose best values are marked
+
+    def best(self, row: Row) -> bool:
+        """Whether the value of a row is marked."""
+        return row.series.label in row.group.best.get(self.metric, ())
+
+
+def _metric_column(name: str) -> Column:
+    def show(row: Row) -> str:
+        spread = row.series.spread(name)
+        if spread is None:
+            return ""
+        std = "" if spread.std is None else f" ± {100 * spread.std:.2f}"
+        return number(100 * spread.mean, ".2f") + std
+
+    return Column(name, show, metric=name)
+
+
+def _cost_column(head: str, name: str, unit: Callable[[float], str]) -> Column:
+    def show(row: Row) -> str:
+        cost = row.series.cost(name)
+        return "" if cost is None else unit(cost)
+
+    return Column(head, show)
+
+
+def _show_gain(row: Row) -> str:
+    gain = row.series.gain and row.series.gain.metrics.get("AA")
+    return points(gain, detail=True) if gain else ""
+
+
+def points(gain: Paired, *, detail: bool = False) -> str:
+    """A difference in points with its interval, and in detail its p and n.
+
+    >>> points(Paired(3, 0.11, 0.01, 0.085, 0.135, 0.0027), detail=True)
+    '+11.0 [+8.5, +13.5] (p 0.0027, n 3)'
+    """
+    text = number(100 * gain.difference, "+.1f")
+    if gain.low is not None and gain.high is not None:
+        text += f" [{number(100 * gain.low, '+.1f')}, {number(100 * gain.high, '+.1f')}]"
+    if not detail:
+        return text
+    return f"{text} ({'' if gain.p is None else f'p {_probability(gain.p)}, '}n {gain.n})"
+
+
+def number(value: float, form: str) -> str:
+    """A number with a true minus sign, and without one before a zero.
+
+    >>> number(-0.04, "+.1f")
+    '+0.0'
+    """
+    digits = int(form[-2])
+    return f"{round(value, digits) + 0.0:{form}}".replace("-", MINUS)
+
+
+def _probability(p: float) -> str:
+    if p < 0.001:
+        return "<0.001"
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"
+
+
+def times(factor: float) -> str:
+    """A factor, such as 74.0x."""
+    return f"{factor:.1f}x"
+
+
+def size(number: float) -> str:
+    """A number of bytes in the unit that fits.
+
+    >>> size(512), size(614_400), size(1.23e9)
+    ('512 B', '614.4 kB', '1.2 GB')
+    """
+    if round(number) < 1000:
+        return f"{number:.0f} B"
+    for unit in ("kB", "MB"):
+        number /= 1000
+        if number < 999.95:
+            return f"{number:.1f} {unit}"
+    return f"{number / 1000:.1f} GB"
+
+
+COLUMNS = (
+    Column("data", lambda row: _plain(row.group.data), words=True),
+    Column("memory", lambda row: str(row.group.memory)),
+    Column("method", lambda row: _plain(row.series.name), words=True),
+    Column("n", lambda row: str(len(row.series.done))),
+    *map(_metric_column, MAIN),
+    Column("gain", _show_gain),
+    _cost_column("forward", "forward_per_image", times),
+    _cost_column("backward", "backward_per_image", times),
+    _cost_column("training", "train_seconds", duration),
+    _cost_column("peak", "peak_bytes", size),
+    _cost_column("kept", "kept_bytes", size),
+    Column("note", lambda row: _plain(row.series.note), words=True),
+)
+
+
+class Cell(NamedTuple):
+    """What a person reads, and whether it is marked."""
+
+    text: str
+    best: bool
+
+
+class Layout(NamedTuple):
+    """The columns that hold something, and the cells in blocks of one data and memory."""
+
+    columns: list[Column]
+    blocks: list[list[list[Cell]]]
+
+
+def _layout(groups: Sequence[Group]) -> Layout:
+    blocks = [[Row(group, series) for series in group.series] for group in groups]
+    rows = [row for block in blocks for row in block]
+    columns = [c for c in COLUMNS if not rows or any(map(c.show, rows))]
+    return Layout(columns, [[_cells(columns, row) for row in block] for block in blocks])
+
+
+def _cells(columns: Sequence[Column], row: Row) -> list[Cell]:
+    return [Cell(c.show(row) or ("" if c.words else NOTHING), c.best(row)) for c in columns]
+
+
+def _plain(name: str) -> str:
+    """A name from a file without what could steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in name)
+
+
+def _text(groups: Sequence[Group]) -> str:
+    columns, blocks = _layout(groups)
+    blank = [" " if column.metric else "" for column in columns]  # keeps the place of a mark
+    lines: list[list[str]] = [[c.head + b for c, b in zip(columns, blank, strict=True)]]
+    for block in blocks:
+        for cells in block:
+            lines.append(
+                [c.text + ("*" if c.best else b) for c, b in zip(cells, blank, strict=True)]
+            )
+        lines.append([""] * len(columns))  # an empty line after each block
+    padded = []
+    for column, texts in zip(columns, zip(*lines, strict=True), strict=True):
+        width = max(map(len, texts))
+        padded.append([t.ljust(width) if column.words else t.rjust(width) for t in texts])
+    table = ["  ".join(line).rstrip() for line in zip(*padded, strict=True)]
+    return "\n".join([*table, *legend(groups), f"*: {BEST}."])
+
+
+def _markdown(groups: Sequence[Group]) -> str:
+    columns, blocks = _layout(groups)
+    lines = [[c.head for c in columns], [":---" if c.words else "---:" for c in columns]]
+    lines += [
+        [_marked(c, MARKDOWN, "**{}**") for c in cells] for block in blocks for cells in block
+    ]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{table}\n\n{' '.join(legend(groups))} Bold: {BEST}."
+
+
+def _latex(groups: Sequence[Group]) -> str:
+    columns, blocks = _layout(groups)
+    lines = [*(f"% {line}" for line in legend(groups)), f"% Bold: {BEST}.", "% Needs booktabs."]
+    lines.append(rf"\begin{{tabular}}{{{''.join('l' if c.words else 'r' for c in columns)}}}")
+    lines += [r"\toprule", rf"{' & '.join(c.head for c in columns)} \\"]
+    for block in blocks:
+        lines.append(r"\midrule")
+        for cells in block:
+            texts = [_marked(cell, LATEX, r"\textbf{{{}}}") for cell in cells]
+            lines.append(rf"{' & '.join(texts)} \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+MARKDOWN = {c: f"\\{c}" for c in "\\|*`<["}
+LATEX = {c: f"\\{c}" for c in "_%&#${}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "<": "$<$", ">": "$>$", MINUS: "$-$", NOTHING: "--",
+}  # fmt: skip
+
+
+def _marked(cell: Cell, signs: Mapping[str, str], bold: str) -> str:
+    text = "".join(signs.get(c, c) for c in cell.text)
+    return bold.format(text) if cell.best else text
+
+
+def _json(groups: Sequence[Group]) -> str:
+    return json.dumps(records(groups), indent=2, allow_nan=False, default=str)
+
+
+def records(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Rows for programs: accuracies in [0, 1], seconds, bytes, None for nothing."""
+    return [_record(group, series) for group in groups for series in group.series]
+
+
+def _record(group: Group, series: Series) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "data": group.data, "memory": group.memory, "method": series.method,
+        "variant": series.variant, "label": series.label,
+        "n": len(series.done), "seeds": list(series.seeds),
+    }  # fmt: skip
+    for name in MAIN:
+        spread = series.spread(name)
+        record[name] = spread and spread.mean
+        for part in ("std", "low", "high"):
+            record[f"{name}_{part}"] = getattr(spread, part, None)
+    record["gain"] = series.gain and _gain(series.gain, "AA")
+    record["gains"] = series.gain and {name: _gain(series.gain, name) for name in MAIN}
+    record["cost"] = series.costs
+    record["note"] = series.note or None
+    return record
+
+
+def _gain(gain: Gain, metric: str) -> dict[str, Any] | None:
+    found = gain.metrics.get(metric)
+    return found and {"baseline": gain.baseline.label, **found._asdict()}
+
+
+def _csv(groups: Sequence[Group]) -> str:
+    rows = [_flat(record) for record in records(groups)]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, _flat_heads(), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue().rstrip("\n")
+
+
+PARTS = {"": "difference", "_low": "low", "_high": "high", "_p": "p", "_n": "n"}  # of a gain
+
+
+def _flat_heads() -> list[str]:
+    metrics = [f"{name}{part}" for name in MAIN for part in ("", "_std", "_low", "_high")]
+    gains = [f"gain{part}" for part in PARTS]
+    others = [f"gain_{name}{part}" for name in MAIN[1:] for part in PARTS]
+    head = ["data", "memory", "method", "variant", "label", "n", "seeds"]
+    return [*head, *metrics, *gains, *others, *Cost.model_fields, "note"]
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without lists and mappings."""
+    gain, gains, cost = record.pop("gain"), record.pop("gains") or {}, record.pop("cost")
+    record["seeds"] = " ".join(map(str, record["seeds"]))
+    record["variant"] = ", ".join(f"{k}={shown(v)}" for k, v in record["variant"].items())
+    named = {"gain": gain, **{f"gain_{name}": gains.get(name) for name in MAIN[1:]}}
+    flat = {
+        f"{head}{part}": (values or {}).get(key)
+        for head, values in named.items()
+        for part, key in PARTS.items()
+    }
+    return {**record, **flat, **cost}

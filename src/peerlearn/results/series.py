@@ -1,0 +1,152 @@
+"""What a comparison consists of: series of runs, their gains, and the groups they stand in."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from peerlearn.records.folder import shown
+from peerlearn.records.read import RunRecord
+from peerlearn.records.schema import Cost
+from peerlearn.results.statistics import Paired, Spread, spread
+
+Facts = Mapping[str, Any]
+
+
+def labelled(name: str, parts: Facts) -> str:
+    """A name and the settings that belong to it.
+
+    >>> labelled("er", {"lr": 0.01})
+    'er, lr=0.01'
+    """
+    return ", ".join([name, *(f"{part}={shown(value):.40}" for part, value in parts.items())])
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A wrapper against its baseline, over the seeds that both have finished."""
+
+    baseline: "Series"
+    seeds: tuple[int, ...]
+    metrics: Mapping[str, Paired]  # wrapper minus baseline, by the metric's name
+
+
+@dataclass(frozen=True)
+class Series:
+    """Runs that differ in nothing but the seed (and the machine)."""
+
+    runs: tuple[RunRecord, ...]
+    facts: Facts  # all that decides numbers, the seed left out
+    label: str = ""  # the method and its variant
+    name: str = ""  # the label without what all series of its group share
+    gain: Gain | None = None
+    why: str = ""  # why a wrapper has no gain
+
+    @property
+    def method(self) -> str:
+        """The method, and after a plus its wrapper."""
+        return self.runs[0].method
+
+    @property
+    def base(self) -> str:
+        """The method before the plus."""
+        return self.method.partition("+")[0]
+
+    @property
+    def wrapper(self) -> str:
+        """What stands after the plus."""
+        return self.method.partition("+")[2]
+
+    @property
+    def variant(self) -> dict[str, Any]:
+        """The settings that differ from the preset, by their short names."""
+        return self.runs[0].config.variant
+
+    @property
+    def done(self) -> list[RunRecord]:
+        """The finished runs; only these enter means."""
+        return [run for run in self.runs if run.done]
+
+    @property
+    def drawn(self) -> list[RunRecord]:
+        """The finished runs, or, while there is none, what the others have so far."""
+        return self.done or [run for run in self.runs if run.matrix]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the finished runs."""
+        return tuple(run.seed for run in self.done)
+
+    @property
+    def note(self) -> str:
+        """What the numbers leave out; empty if nothing."""
+        states = [run.summary.status for run in self.runs if not run.done]
+        notes = [f"{states.count(state)} {state}" for state in sorted(set(states))]
+        return ", ".join([*notes, self.why] if self.why else notes)
+
+    def values(self, metric: str) -> dict[int, float]:
+        """A metric by seed, of the finished runs that have it."""
+        found = {run.seed: run.metrics.get(metric) for run in self.done}
+        return {k: v for k, v in found.items() if v is not None and math.isfinite(v)}
+
+    def spread(self, metric: str) -> Spread | None:
+        """The mean of a metric over the seeds, None if no run has it."""
+        values = self.values(metric)
+        return spread(list(values.values())) if values else None
+
+    def cost(self, name: str, seeds: Iterable[int] | None = None) -> float | None:
+        """The mean of a cost over the finished runs, of these seeds if given."""
+        chosen = set(self.seeds if seeds is None else seeds)
+        costs = [getattr(run.cost, name) for run in self.done if run.seed in chosen]
+        known = [cost for cost in costs if cost is not None]
+        return math.fsum(known) / len(known) if known else None
+
+    @property
+    def costs(self) -> dict[str, float | None]:
+        """The mean of every cost, by name."""
+        return {name: self.cost(name) for name in Cost.model_fields}
+
+    @property
+    def chance(self) -> tuple[float, ...]:
+        """AA of guessing after each task: one over the classes so far."""
+        longest = max((run.accuracy for run in self.runs), key=lambda a: len(a.ensemble))
+        steps = range(1, len(longest.ensemble) + 1)
+        if not longest.class_names:
+            return ()
+        whole = len(longest.class_names)
+        return tuple(1 / min(whole, step * longest.classes_per_task) for step in steps)
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether AA cannot be told from guessing: its interval, or one seed, is not above it."""
+        aa, chance = self.spread("AA"), self.chance
+        if aa is None or not chance:
+            return False
+        return (aa.mean if aa.low is None else aa.low) <= chance[-1]
+
+
+@dataclass(frozen=True)
+class Group:
+    """What stands side by side: all series on the same data with the same memory."""
+
+    data: str
+    memory: int
+    series: tuple[Series, ...]
+    shared: Facts = field(default_factory=dict)  # what the variants of all series have in common
+    best: Mapping[str, frozenset[str]] = field(default_factory=dict)  # labels, by metric
+
+    @property
+    def name(self) -> str:
+        """The heading of the group."""
+        return labelled(f"{self.data}, memory {self.memory}", self.shared)
+
+    @property
+    def gains(self) -> list[tuple[Series, Gain]]:
+        """The series that can be set against a baseline."""
+        return [(series, series.gain) for series in self.series if series.gain]
+
+    @property
+    def chances(self) -> list[tuple[float, ...]]:
+        """AA of guessing after each task; more than one where streams differ."""
+        curves = dict.fromkeys(s.chance for s in self.series if s.drawn and s.chance)
+        return [c for c in curves if not any(c != d and c == d[: len(c)] for d in curves)]

@@ -1,0 +1,19 @@
+"""Streams: class-incremental and blurry data sets, and batches of your own."""
+
+from peerlearn.stream.base import Batch, Stream, StreamInfo, Task
+from peerlearn.stream.batches import BatchStream, BatchTask, UnknownLengthError
+from peerlearn.stream.dataset import BlurryStream, ClassStream, ImageTask, class_order
+
+__all__ = [
+    "Batch",
+    "BatchStream",
+    "BatchTask",
+    "BlurryStream",
+    "ClassStream",
+    "ImageTask",
+    "Stream",
+    "StreamInfo",
+    "Task",
+    "UnknownLengthError",
+    "class_order",
+]

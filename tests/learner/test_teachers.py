@@ -1,0 +1,110 @@
+"""Teachers: asked for the views that somebody reads, and for nothing else."""
+
+from collections.abc import Iterable
+from functools import partial
+
+import pytest
+import torch
+from conftest import learn_some, same, weights
+from torch import Tensor
+
+from peerlearn import ClassStream, Collaboration, Edge, OnlineLearner, small_net
+from peerlearn.learner import TEACHERS
+from peerlearn.learner.teachers import OtherPeers, Shown, Teacher
+from peerlearn.methods import ER
+
+NET = partial(small_net, 4, width=4)
+BATCH = 10 + 20  # the stream, and all of the memory once it is full
+
+
+def learner(stream: ClassStream, *edges: Edge, peers: int = 1, labels: float = 0) -> OnlineLearner:
+    c = Collaboration(peers=peers, edges=edges, label_weight=labels, lesson_weight=1)
+    return OnlineLearner(ER(stream.info), NET, c, memory=20)
+
+
+def images_of_a_step(made: OnlineLearner, stream: ClassStream) -> list[int]:
+    """Images forward in one step, by network."""
+    batches = list(stream.tasks[0])
+    for batch in batches[:4]:
+        made.learn(*batch)
+    before = [network.forwards for network in made.networks]
+    made.learn(*batches[4])
+    return [n.forwards - start for n, start in zip(made.networks, before, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("edges", "labels", "expected"),
+    [
+        ([Edge(0, 3, "frozen")], 0, [2, 1]),  # own batch and view 0; the teacher: view 3
+        ([Edge(0, 3, "frozen"), Edge(1, 3, "frozen")], 0, [3, 1]),
+        ([Edge(0, 1, "frozen"), Edge(0, 2, "frozen")], 0, [2, 2]),
+        ([Edge(0, 1, "self")], 0, [3]),
+        ([Edge(0, 3, "frozen")], 0.5, [5, 1]),  # labels on all four views
+    ],
+)
+def test_a_network_is_shown_only_the_views_that_somebody_reads(
+    edges: list[Edge], labels: float, expected: list[int], stream: ClassStream
+) -> None:
+    made = learner(stream, *edges, labels=labels)
+    assert images_of_a_step(made, stream) == [views * BATCH for views in expected]
+
+
+def test_edges_of_one_collaboration_may_have_different_teachers(stream: ClassStream) -> None:
+    made = learner(stream, Edge(0, 0, "peer"), Edge(0, 1, "self"), Edge(1, 2, "frozen"), peers=2)
+    assert set(made.teachers) == {"peer", "self", "frozen"}
+    assert len(made.networks) == 3
+    assert learn_some(made, stream)[-1]["lessons"] > 0
+
+
+def test_an_edge_of_weight_two_is_the_same_edge_twice(stream: ClassStream) -> None:
+    once = learner(stream, Edge(0, 1, "frozen", 2.0))
+    twice = learner(stream, Edge(0, 1, "frozen"), Edge(0, 1, "frozen"))
+    one, two = learn_some(once, stream), learn_some(twice, stream)
+    assert one[-1]["lessons"] == pytest.approx(two[-1]["lessons"], rel=1e-4)
+
+
+class Counting(OtherPeers):
+    """The other peers, and how often they have stepped."""
+
+    name = "counting"
+    steps = 0
+
+    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
+        assert all(set(logits) >= set(asked) for logits in shown.students)
+        return super().answers(asked, shown)
+
+    def after_step(self) -> None:
+        self.steps += 1
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"steps": torch.tensor(self.steps)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.steps = int(state["steps"])
+
+
+def test_a_teacher_from_outside_answers_follows_and_is_saved(
+    stream: ClassStream, tmp_path: object
+) -> None:
+    with TEACHERS.unchanged():
+        TEACHERS.add(Counting)
+        ours = learner(stream, Edge(0, 1, "counting"), peers=2)
+        theirs = learner(stream, Edge(0, 1, "peer"), peers=2)
+        again = learner(stream, Edge(0, 1, "counting"), peers=2)
+        learn_some(ours, stream, 3)
+        learn_some(theirs, stream, 3)
+        assert same(weights(ours), weights(theirs))
+        teacher = ours.teachers["counting"]
+        assert isinstance(teacher, Counting)
+        assert teacher.steps == 5  # the first batch has nothing to replay
+        ours.save(str(tmp_path))
+        again.load(str(tmp_path))
+        restored = again.teachers["counting"]
+        assert isinstance(restored, Counting)
+        assert restored.steps == 5
+
+
+def test_every_teacher_says_whether_it_answers_any_batch() -> None:
+    for name, teacher in TEACHERS.items():
+        overrides = teacher.answer_batch is not Teacher.answer_batch
+        assert overrides == teacher.answers_any_batch, name
