@@ -78,6 +78,9 @@ def check_method(method: type[Method[Any]] | str, **settings: Any) -> list[str]:
                     promise(Bench(one, **settings))
                 except BrokenPromise as broken:
                     raise BrokenPromise(f"{one}: {promise.__name__}: {broken}") from None
+                except Exception as error:
+                    why = f"{type(error).__name__}: {error}"
+                    raise BrokenPromise(f"{one}: {promise.__name__}: {why}") from error
     return [promise.__name__ for promise in PROMISES]
 
 

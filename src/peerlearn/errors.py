@@ -8,6 +8,12 @@ class UserError(ValueError):
     """What is wrong, where, and what to do next, in one line; nothing was changed."""
 
 
+class UnknownNameError(UserError, KeyError):
+    """There is nothing of that name; a KeyError as well, which mappings promise."""
+
+    __str__ = ValueError.__str__  # a KeyError's would put quotes around the text
+
+
 def did_you_mean(problem: str, given: str, known: Iterable[str]) -> str:
     """The problem, and the known name nearest to the one given, or all of them.
 

@@ -13,9 +13,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from peerlearn.errors import UserError, did_you_mean
+from peerlearn.errors import UnknownNameError, UserError, did_you_mean
 
 T = TypeVar("T")
+PROGRAM = "given by the program"  # origin of what is added without a file or package
 
 
 class Entry(NamedTuple):
@@ -58,19 +59,28 @@ class Registry(Mapping[str, T], Generic[T]):
             self._objects[name] = self._load(name)
         return self._objects[name]
 
-    def add(self, thing: T, name: str | None = None, origin: str = "given by the program") -> T:
+    def add(self, thing: T, name: str | None = None, origin: str = PROGRAM) -> T:
         """Make a class or function known under its `name`, or the one given; returns it."""
         name = name or str(getattr(thing, "name", "") or getattr(thing, "__name__", ""))
-        module = getattr(thing, "__module__", "")
-        known = self._entries().get(name)
-        if known and known.origin != origin and name not in self._added:
+        place = f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', name)}"
+        new, known = Entry(place, origin), self._entries().get(name)
+        if known and not _replaces(new, known):
             owner = known.origin or "Peerlearn itself"
             raise UserError(
                 f"{origin}: there is a {self.kind} {name!r} already, of {owner}; take another name"
             )
-        self._added[name] = Entry(f"{module}:{getattr(thing, '__qualname__', name)}", origin)
-        self._objects[name] = thing
+        self._added[name], self._objects[name] = new, thing
         return thing
+
+    def canonical(self, name: str) -> str:
+        """The name by which a thing is recorded: its own, also where its place was given."""
+        if name in self._entries():
+            return name
+        thing, (place, _, attribute) = self[name], name.rpartition(":")
+        own = getattr(thing, "name", None)
+        if isinstance(own, str):
+            return own
+        return f"{Path(place).name}:{attribute}" if place.endswith(".py") else name
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -83,13 +93,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def origin(self, name: str) -> str:
         """Whose it is: "" for ours, else a package and its version, or a file and its digest."""
-        if name in self._entries():
-            return self._entries()[name].origin
-        place = name.rpartition(":")[0]
-        if place.endswith(".py"):
-            return _mark(Path(place))
-        spec = _spec(place)
-        return _mark(Path(spec.origin)) if spec and spec.origin else place
+        return self._entries()[name].origin
 
     def summary(self, name: str) -> str:
         """The first line of what its docstring says, read from its source."""
@@ -108,14 +112,20 @@ class Registry(Mapping[str, T], Generic[T]):
     def _load(self, name: str) -> T:
         entries = self._entries()
         if name not in entries and ":" in name:
-            return self._load_target(name)
+            return self._load_from(name)
         if name not in entries:
-            raise UserError(did_you_mean(f"there is no {self.kind} {name!r}", name, entries))
+            problem = f"there is no {self.kind} {name!r}"
+            raise UnknownNameError(did_you_mean(problem, name, entries))
         target, owner = entries[name]
         if owner and name in _of_home(self.home):
             raise UserError(f"{owner} calls a {self.kind} {name!r}, as one of ours is; rename it")
         module, _, attribute = target.partition(":")
-        found: T = self._fitting(getattr(import_module(module), attribute), target)
+        try:
+            found: T = self._fitting(getattr(import_module(module), attribute), target)
+        except (ImportError, AttributeError) as error:
+            if not owner:
+                raise
+            raise UserError(f"{owner}: {self.kind} {name!r} cannot be loaded ({error})") from error
         if owner and getattr(found, "name", name) != name:
             raise UserError(
                 f"{owner}: the entry point {name!r} leads to a {self.kind} that calls itself "
@@ -123,19 +133,26 @@ class Registry(Mapping[str, T], Generic[T]):
             )
         return found
 
-    def _load_target(self, target: str) -> T:
+    def _load_from(self, target: str) -> T:
+        """Load what is named by its place, and know it by its name from now on."""
         place, _, attribute = target.rpartition(":")
         try:
             module = load_file(Path(place)) if place.endswith(".py") else import_module(place)
-        except ModuleNotFoundError as error:
-            raise UserError(f"{self.kind} {target!r}: {error}; is it installed?") from error
+        except (ImportError, ValueError, TypeError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(
+                f"{self.kind} {target!r}: cannot be loaded ({error}); write package.module:name of "
+                "what is installed, or path/to/file.py:name"
+            ) from error
         if not hasattr(module, attribute):
             known = [key for key in vars(module) if not key.startswith("_")]
             raise UserError(did_you_mean(f"{place} has no {attribute!r}", attribute, known))
         found: T = self._fitting(getattr(module, attribute), target)
-        if isinstance(getattr(found, "name", None), str):
-            self.add(found, origin=self.origin(target))  # from now on it is known by its name
-        return found
+        self._objects[target] = found
+        file = getattr(module, "__file__", None)
+        origin = _mark(Path(file)) if file and Path(file).is_file() else place
+        return self.add(found, name=self.canonical(target), origin=origin)
 
     def _fitting(self, thing: Any, target: str) -> Any:
         home, _, base = self.base.partition(":")
@@ -147,10 +164,12 @@ class Registry(Mapping[str, T], Generic[T]):
         raise UserError(f"{target}: is no {self.kind}; it must be a class that extends {base}")
 
 
-def load_plugin(path: Path, registries: Iterable[Registry[Any]]) -> list[str]:
+def load_plugin(
+    path: Path, registries: Iterable[Registry[Any]], *, required: bool = True
+) -> list[str]:
     """Run a file and make known all its classes that have a `name`; which, such as "method pcr".
 
-    A class belongs to the first registry whose base it extends.
+    A class belongs to the first registry whose base it extends. required: that there is one.
     """
     module, mark, registries = load_file(path), _mark(path), list(registries)
     added = []
@@ -165,7 +184,7 @@ def load_plugin(path: Path, registries: Iterable[Registry[Any]]) -> list[str]:
                 registry.add(thing, origin=mark)
                 added.append(f"{registry.kind} {thing.__dict__['name']}")
                 break
-    if not added:
+    if required and not added:
         raise UserError(
             f"--plugin {path}: holds nothing to add; give a class of yours a `name`, such as "
             'name = "mine", and let it extend what it is: Method, Wrapper, torch.nn.Module, ...'
@@ -194,9 +213,20 @@ def load_file(path: Path) -> Any:
         raise
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        why = f"{type(error).__name__}: {error}"
+        why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         raise UserError(f"{path}: fails when it is run ({why}); put that right") from error
     return module
+
+
+def _replaces(new: Entry, known: Entry) -> bool:
+    """Whether a thing may take a name that is taken: the same one, or a later state of its file."""
+    same_owner = new.origin == known.origin == PROGRAM
+    same_file = bool(known.origin) and new.origin.split()[0] == known.origin.split()[0]
+    return same_owner or (same_file and _class(new) == _class(known))
+
+
+def _class(entry: Entry) -> str:
+    return entry.target.partition(":")[2]
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

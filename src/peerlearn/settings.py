@@ -5,8 +5,17 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from peerlearn.errors import UserError, did_you_mean, nearest
 
@@ -35,6 +44,15 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, values: Any) -> Any:
+        for name, value in values.items() if isinstance(values, dict) else ():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field and field.annotation in (int, float, int | None):
+                raise ValueError(f"{name} must be a number, got {value}")
+        return values
+
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
@@ -59,12 +77,23 @@ def settings_of(part: Callable[..., Any]) -> type[Settings]:
     if isinstance(declared, type) and issubclass(declared, Settings):
         return declared
     fields: dict[str, Any] = {}
-    for parameter in inspect.signature(part).parameters.values():
+    for parameter in _signature(part).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[parameter.name] = (_kind(parameter), default)
     name = getattr(part, "__name__", type(part).__name__)
-    return create_model(name, __base__=Settings, **fields)
+    try:
+        return create_model(name, __base__=Settings, **fields)
+    except PydanticUserError as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f"{name}: its settings must be numbers, texts or truths ({why})") from error
+
+
+def _signature(part: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(part, eval_str=True)
+    except (TypeError, ValueError, NameError) as error:
+        raise UserError(f"{part!r:.60}: its arguments cannot be read ({error})") from error
 
 
 def _kind(parameter: inspect.Parameter) -> Any:
@@ -137,7 +166,8 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> dict[str, str]:
         elif fault["type"] == "value_error":
             found[name] = str(limits.get("error", fault["msg"]))
         else:
-            found[name] = f"{name} {_must(fault['type'], limits)}, got {got!r:.80}"
+            found[name] = f"{name} {_must(fault['type'], limits)}"
+            found[name] += "" if fault["type"] == "missing" else f", got {got!r:.80}"
             if fault["type"] == "literal_error" and isinstance(got, str):
                 choices = get_args(fields_of(model)[name].annotation)
                 found[name] += nearest(got, [str(choice) for choice in choices])
@@ -166,7 +196,7 @@ def _plain(value: Any) -> str:
     return str(value).replace("'", "")
 
 
-def described(field: FieldInfo) -> str:
+def described(field: FieldInfo, default: Any) -> str:
     """A field in a line of help: what it is, its choices or range, and its default."""
     notes = []
     kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if kind]
@@ -180,7 +210,6 @@ def described(field: FieldInfo) -> str:
     words = {"gt": "above {:.15g}", "ge": "from {:.15g}", "lt": "below {:.15g}", "le": "to {:.15g}"}
     if limits:
         notes.append(" ".join(words[name].format(value) for name, value in limits.items()))
-    if field.default is not None and not field.is_required():
-        default = field.default
+    if default is not None and default is not PydanticUndefined:
         notes.append(f"default {str(default).lower() if isinstance(default, bool) else default}")
     return f"{field.description or ''}{' (' + '; '.join(notes) + ')' if notes else ''}".strip()

@@ -35,7 +35,12 @@ def refuse(capsys: pytest.CaptureFixture[str], says: str, *words: str) -> None:
         ("run er --net resnet19", "there is no network 'resnet19'; did you mean resnet18?"),
         ("run er --net nowhere:net", "No module named 'nowhere'"),
         ("run er --optimizer sgdd", "there is no optimizer 'sgdd'; did you mean sgd?"),
-        ("run er --momentum 0.9", "--momentum: er cannot use it"),
+        ("run er --momentum 0.9", "--momentum: er cannot use it, it belongs to optimizer sgd"),
+        ("run er --method derpp", "--method: name methods before the flags"),
+        ("run er --seeds 0 --seed 7", "--seed: is given beside --seeds"),
+        ("run er --net :foo", "network ':foo': cannot be loaded"),
+        ("run er --net .rel:foo", "network '.rel:foo': cannot be loaded"),
+        ("run er --net os:getcwd", "must take the number of classes"),
         ("run er --memory-policy fifo", "there is no memory 'fifo'"),
         ("run er --plugin nowhere.py", "nowhere.py: cannot be read"),
         ("run er --profile mine", "--profile: profile must be paper or authors"),
@@ -113,6 +118,17 @@ def test_help_tells_the_settings_of_a_method_with_choices_and_ranges(
     assert "--stages" not in said
     assert command("run", "--help") == 0
     assert "--stages" in capsys.readouterr().out
+
+
+def test_help_tells_the_values_that_a_method_would_run_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command("run", "ocm", "--help") == 0
+    assert "learning rate (above 0; default 0.001)" in capsys.readouterr().out
+    assert command("run", "er", "--optimizer", "sgd", "--net", "small", "--help") == 0
+    said = capsys.readouterr().out
+    assert "--momentum" in said
+    assert "--stem" not in said
 
 
 def test_everything_there_is_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:

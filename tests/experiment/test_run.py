@@ -94,6 +94,26 @@ class TestASecondCall:
         assert run_small(unbroken, "--lr", "0.0005", "--optim.beta2", "0.999") == 0
         assert "was done before" in capsys.readouterr().err
 
+    def test_prints_the_same_json_as_the_first(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        printed = []
+        for _ in range(2):
+            assert run_small(tmp_path, "--json", method="er") == 0
+            printed.append(json.loads(capsys.readouterr().out))
+        assert printed[0] == printed[1]
+
+    def test_finds_the_run_of_a_version_that_had_fewer_settings(
+        self, unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.copytree(unbroken, tmp_path / "copy")
+        config = folder(tmp_path / "copy") / "config.yaml"
+        config.write_text(re.sub(" +(unseen|beta1): .*\n", "", config.read_text()))
+        assert run_small(tmp_path / "copy") == 0
+        assert "was done before" in capsys.readouterr().err
+        assert run_small(tmp_path / "copy", "--beta1", "0.8") == 0
+        assert "was done before" not in capsys.readouterr().err
+
     def test_by_the_record_of_the_first_is_the_same_run(
         self, unbroken: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -1,12 +1,21 @@
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from peerlearn.data import DATASETS
+from peerlearn.data.sources import Protocol, Source
 from peerlearn.errors import UserError
+from peerlearn.experiment.config_file import read_file
 from peerlearn.experiment.protocols import published_combinations
-from peerlearn.experiment.resolve import Given, Resolved, read_file, refuse_unused, resolve
+from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.settings import parse_seeds
+from peerlearn.experiment.vocabulary import refuse_unused
+from peerlearn.nets import NETWORKS
+from peerlearn.records.folder import RunFolder
+from peerlearn.records.schema import Config
 
 
 def flags(**values: Any) -> list[Given]:
@@ -101,11 +110,11 @@ class TestNames:
 
     def test_what_no_method_reads_is_refused_what_one_reads_is_not(self) -> None:
         runs = [resolve(method, flags(stages=2)) for method in ("er", "er+ccldc")]
-        refuse_unused(runs, ["er", "er+ccldc"])
+        refuse_unused(runs)
         with pytest.raises(UserError, match="--stages: er cannot use it"):
-            refuse_unused(runs[:1], ["er"])
+            refuse_unused(runs[:1])
         with pytest.raises(UserError, match=r"no setting 'stags'; did you mean stages"):
-            refuse_unused([resolve("er", flags(stags=2))], ["er"])
+            refuse_unused([resolve("er", flags(stags=2))])
 
     def test_the_whole_of_a_methods_optimizer_is_its_preset(self) -> None:
         """Only lr, weight decay and the second beta were, and beta1 was overwritten."""
@@ -120,6 +129,57 @@ class TestNames:
             METHODS.add(Slow)
             found = resolve("slow")
         assert (found.values["optim.beta1"], found.origins["optim.beta1"]) == (0.5, "preset")
+
+    def test_a_method_is_named_before_the_flags(self) -> None:
+        for name in ("method", "method.name", "collaboration.name"):
+            with pytest.raises(UserError, match="name methods before the flags"):
+                resolve("er", [Given(name, "derpp", "flag", f"--{name}")])
+
+    def test_advice_names_the_part_that_a_setting_belongs_to(self) -> None:
+        with pytest.raises(UserError, match=r"--momentum: er cannot.*belongs to optimizer sgd"):
+            refuse_unused([resolve("er", flags(momentum=0.9))])
+        with pytest.raises(UserError, match=r"no setting 'optim.lrr'; did you mean lr\?"):
+            refuse_unused([resolve("er", flags(optim__lrr=0.9))])
+
+
+class TestProtocols:
+    class Dots(Source):
+        """Dots."""
+
+        name = "dots"
+        protocol = Protocol((50,), {"net.name": "small", "net.width": 3, "stream.tasks": 2})
+
+        @override
+        def read(self, folder: Any, progress: Any) -> Any:
+            raise AssertionError
+
+    @pytest.fixture(autouse=True)
+    def _known(self) -> Iterator[None]:
+        with DATASETS.unchanged(), NETWORKS.unchanged():
+            DATASETS.add(self.Dots)
+            yield
+
+    def test_a_data_set_may_choose_parts_which_is_no_variant(self) -> None:
+        found = run_of("er", data="dots")
+        assert (found.values["net.name"], found.values["net.width"]) == ("small", 3)
+        assert not found.variant
+        assert run_of("er", data="dots", net="resnet18").variant == {"net": "resnet18"}
+
+    def test_what_it_sets_for_one_network_is_not_set_for_another(self) -> None:
+        def mlp(num_classes: int, *, width: int = 512) -> None: ...
+
+        NETWORKS.add(mlp)
+        assert run_of("er", net="mlp").values["net.width"] == 512  # `mini` wants a slim ResNet-18
+        assert run_of("er", data="dots", net="resnet18").values["net.width"] == 64
+
+    def test_what_it_spells_wrong_is_refused(self) -> None:
+        class Dashes(self.Dots):  # type: ignore[name-defined, misc]
+            name = "dashes"
+            protocol = Protocol(settings={"stream.taks": 2})
+
+        DATASETS.add(Dashes)
+        with pytest.raises(UserError, match=r"'stream.taks'; did you mean stream.tasks"):
+            run_of("er", data="dashes")
 
 
 class TestFiles:
@@ -137,7 +197,7 @@ class TestFiles:
     ) -> None:
         file = self.write(tmp_path, "batch: 10\nmemry: 200\n")
         with pytest.raises(UserError, match=r"er.yaml, line 2: there is no .*did you mean memory"):
-            refuse_unused([resolve("er", read_file(file))], ["er"])
+            refuse_unused([resolve("er", read_file(file))])
 
     def test_a_wrong_value_is_named_with_its_line(self, tmp_path: Path) -> None:
         file = self.write(tmp_path, "optim:\n  weight_decay: 0\n  lr: fast\n")
@@ -150,6 +210,20 @@ class TestFiles:
         assert not found.unused
         assert found.values["optim.lr"] == 0.1
         assert resolve("derpp", read_file(tmp_path / "er.yaml")).values["method.alpha"] == 0.5
+
+    def test_the_record_of_another_methods_run_gives_only_what_was_chosen(
+        self, tmp_path: Path
+    ) -> None:
+        run = resolve("ocm+ccldc", flags(width=8))
+        config = Config(
+            data="mini", method="ocm+ccldc", memory=200, seed=0,
+            settings=dict(run.values), origins=dict(run.origins),
+        )  # fmt: skip
+        RunFolder(tmp_path).write_config(config)
+        file = read_file(tmp_path / "config.yaml")
+        assert resolve("er+ccldc", file).variant == {"width": 8}
+        assert resolve("ocm+ccldc", file).variant == {"width": 8}
+        assert resolve("er+ccldc", file).values["optim.lr"] == 0.0005
 
     @pytest.mark.parametrize("content", ["- a list", "a: [1", "just words", "\x00", "", "&a [*a]"])
     def test_one_that_holds_no_settings_is_refused(self, content: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import Build, same, tensors
 
-from peerlearn import ClassStream, StreamInfo, UserError, build_learner, small_net
+from peerlearn import SGD, ClassStream, StreamInfo, UserError, build_learner, small_net
 
 X, Y = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
 
@@ -100,6 +100,13 @@ def test_plain_replay_needs_no_boundaries(method: str, stream: ClassStream) -> N
             "er has no setting 'method.replay_size'; did you mean replay_b",
         ),
         ({"net": lambda: torch.nn.Linear(2, 2)}, r"Linear must offer features\(x\)"),
+        ({"net": small_net(4)}, "a function that makes a network"),
+        ({"memory": 2.5}, "capacity must be 0 .*got 2.5"),
+        ({"memory": True}, "capacity must be 0 .*got True"),
+        ({"seed": "0"}, "seed must be a whole number"),
+        ({"lr": True}, "lr must be a number, got True"),
+        ({"optim": SGD(), "optimizer": "adam"}, "optim is sgd, optimizer adam; say one"),
+        ({"momentum": 0.9}, "er has no setting 'momentum'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(

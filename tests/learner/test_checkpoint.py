@@ -6,6 +6,7 @@ import random
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ from conftest import Build, learn_some, same, tensors, weights
 from killed_worker import work_through
 from safetensors.torch import load_file
 
-from peerlearn import METHODS, ClassStream, OnlineLearner, UserError
+from peerlearn import METHODS, ClassStream, OnlineLearner, UserError, small_net
 from peerlearn.learner import checkpoint
+from peerlearn.memory import MEMORIES
+from peerlearn.methods import ER
 
 # A server that has imported torch once forks every worker: a fresh process at no cost.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -51,6 +54,38 @@ def test_other_collaborations_resume_too(
     extra = list(stream.tasks[1])[-1]
     assert unbroken.learn(*extra) == resumed.learn(*extra)
     assert same(tensors(unbroken), tensors(resumed))
+
+
+@pytest.mark.parametrize("policy", MEMORIES)
+def test_every_memory_policy_resumes_too(
+    policy: str, build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    one, two = (build("derpp", memory=12, memory_policy=policy) for _ in range(2))
+    learn_some(one, stream, batches=3)
+    one.save(tmp_path)
+    two.load(tmp_path)
+    for batch in list(stream.tasks[1])[-3:]:
+        assert one.learn(*batch) == two.learn(*batch)
+    assert same(tensors(one), tensors(two))
+
+
+def test_what_a_method_first_keeps_while_it_learns_is_saved_too(
+    stream: ClassStream, tmp_path: Path
+) -> None:
+    class Late(ER):
+        name = "late"
+
+        def loss(self, peer: Any, draw: Any) -> Any:
+            outcome = super().loss(peer, draw)
+            peer.buffers["sum"] = peer.buffers.get("sum", 0) + outcome.loss.detach()
+            return outcome._replace(loss=outcome.loss / (1 + peer.buffers["sum"]))
+
+    one, two = (OnlineLearner(Late(stream.info), lambda: small_net(4), memory=9) for _ in range(2))
+    learn_some(one, stream, batches=2)
+    one.save(tmp_path)
+    two.load(tmp_path)
+    batch = list(stream.tasks[1])[-1]
+    assert one.learn(*batch) == two.learn(*batch)
 
 
 @pytest.mark.slow
@@ -126,8 +161,6 @@ class TestABadCheckpoint:
         self.refuse(build("er"), saved, "collaboration.peers 2 there, 1 here")
 
     def test_of_another_network_is_refused(self, build: Build, saved: Path) -> None:
-        from peerlearn import small_net
-
         wider = build("er+ccldc", net=lambda: small_net(4, width=8))
         self.refuse(wider, saved, "with the network of the checkpoint")
 

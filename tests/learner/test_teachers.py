@@ -5,13 +5,15 @@ from functools import partial
 
 import pytest
 import torch
-from conftest import learn_some, same, weights
+from conftest import Build, learn_some, same, weights
 from torch import Tensor
 
-from peerlearn import ClassStream, Collaboration, Edge, OnlineLearner, small_net
-from peerlearn.learner import TEACHERS
-from peerlearn.learner.teachers import OtherPeers, Shown, Teacher
+from peerlearn import ClassStream, Collaboration, Edge, OnlineLearner, UserError, small_net
+from peerlearn.learner import TEACHERS, WRAPPERS
+from peerlearn.learner.teachers import Frozen, OtherPeers, Shown, Teacher, TeacherSettings
+from peerlearn.learner.wrappers import Wrapper
 from peerlearn.methods import ER
+from peerlearn.settings import setting
 
 NET = partial(small_net, 4, width=4)
 BATCH = 10 + 20  # the stream, and all of the memory once it is full
@@ -102,6 +104,55 @@ def test_a_teacher_from_outside_answers_follows_and_is_saved(
         restored = again.teachers["counting"]
         assert isinstance(restored, Counting)
         assert restored.steps == 5
+
+
+class Dim(OtherPeers):
+    """The other peers, their answers made smaller."""
+
+    class Settings(TeacherSettings):
+        factor: float = setting(1.0, "of the answers", gt=0)
+
+    settings: Settings
+    name = "dim"
+
+    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
+        found = super().answers(asked, shown)
+        return [{v: self.settings.factor * z for v, z in one.items()} for one in found]
+
+
+class Dimmed(Wrapper):
+    """A wrapper that tells its teacher something."""
+
+    name = "dimmed"
+    factor: float = setting(1.0, "of the answers", gt=0)
+
+    def edges(self) -> tuple[Edge, ...]:
+        return (Edge(0, 0, "dim"),)
+
+    def teachers(self) -> dict[str, dict[str, float]]:
+        return {"dim": {"factor": self.factor}}
+
+
+def test_a_teacher_is_told_what_its_wrapper_was_told(build: Build, stream: ClassStream) -> None:
+    with TEACHERS.unchanged(), WRAPPERS.unchanged():
+        TEACHERS.add(Dim)
+        WRAPPERS.add(Dimmed)
+        plain, dimmed = build("er+dimmed"), build("er+dimmed", factor=0.5)
+        assert dimmed.teachers["dim"].settings.model_dump() == {"factor": 0.5}
+        assert learn_some(plain, stream) != learn_some(dimmed, stream)
+        with pytest.raises(UserError, match="factor must be above 0"):
+            build("er+dimmed", factor=0)
+
+
+def test_two_teachers_that_are_born_are_born_different(stream: ClassStream) -> None:
+    class AnotherFrozen(Frozen):
+        name = "another"
+
+    with TEACHERS.unchanged():
+        TEACHERS.add(AnotherFrozen)
+        made = learner(stream, Edge(0, 1, "frozen"), Edge(0, 2, "another"))
+    _, one, two = made.networks
+    assert not same(dict(one.named_parameters()), dict(two.named_parameters()))
 
 
 def test_every_teacher_says_whether_it_answers_any_batch() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import Build, learn_some, same, tensors, weights
 
-from peerlearn import SGD, AdamW, ClassStream, UserError
+from peerlearn import SGD, Adam, AdamW, ClassStream, UserError
 from peerlearn.peer import OPTIMIZERS, Optimizer
 
 
@@ -35,6 +35,26 @@ def test_the_settings_reach_the_optimizer(build: Build) -> None:
     (group,) = learner.peers[0].optimizer.param_groups
     assert isinstance(learner.peers[0].optimizer, torch.optim.SGD)
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.3, 0.9, 0.01)
+
+
+def test_an_optimizer_may_be_given_as_an_object(build: Build) -> None:
+    for chosen in (SGD(lr=0.3, momentum=0.9), Adam(beta1=0.5), AdamW(lr=1e-2)):
+        assert build("er", optim=chosen).optim == chosen
+
+
+def test_a_learning_rate_that_moves_is_resumed_where_it_was(
+    build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    one, two = build("er"), build("er")
+    learn_some(one, stream, 2)
+    for group in one.peers[0].optimizer.param_groups:
+        group["lr"] *= 0.5
+    one.save(tmp_path)
+    two.load(tmp_path)
+    batch = list(stream.tasks[1])[-1]
+    one.learn(*batch)
+    two.learn(*batch)
+    assert same(weights(one), weights(two))
 
 
 def test_the_methods_own_settings_are_those_of_its_own_optimizer_only(build: Build) -> None:

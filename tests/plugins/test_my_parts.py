@@ -55,8 +55,8 @@ def test_a_function_that_makes_a_network_works_by_its_place(
     words = ("er", "--net", "./my_parts.py:one_layer", "--channels", "3", "--out", "runs")
     assert run(*words, *SHORT) == 0
     record = config()
-    assert record["settings"]["net"] == {"name": "./my_parts.py:one_layer", "channels": 3}
-    assert record["plugins"]["network ./my_parts.py:one_layer"].startswith("my_parts.py ")
+    assert record["settings"]["net"] == {"name": "my_parts.py:one_layer", "channels": 3}
+    assert record["plugins"]["network my_parts.py:one_layer"].startswith("my_parts.py ")
     assert run(*words, *SHORT) == 0
     assert "was done before" in capsys.readouterr().err
     assert run("er", "--net", "./my_parts.py:one_layer", "--channels", "0", *SHORT) == 2

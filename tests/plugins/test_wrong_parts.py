@@ -91,3 +91,61 @@ def test_changed_code_of_a_teacher_or_a_data_set_is_not_passed_off_as_the_old(
     Path(changed).write_text(text.replace("factor = 1.0", "factor = 2.0").replace("=20", "=21"))
     assert run(*words) == 2
     assert f"{changed} " in capsys.readouterr().err
+
+
+def test_two_files_cannot_have_one_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.py", "b.py"):
+        text = 'from peerlearn.methods import ER\nclass Mine(ER):\n    name = "mine"\n'
+        Path(name).write_text(text)
+    assert run("mine", "--plugin", "a.py", "--plugin", "b.py", "--out", "runs") == 2
+    assert "there is a method 'mine' already, of a.py" in capsys.readouterr().err
+
+
+def test_a_method_named_by_its_place_brings_all_of_its_file() -> None:
+    Path("whole.py").write_text(
+        "from peerlearn import AdamW\nfrom peerlearn.methods import ER\n"
+        'class Slow(AdamW):\n    name = "slow"\n'
+        'class Mine(ER):\n    name = "mine"\n    optim = Slow(lr=1e-4)\n'
+    )
+    words = ("./whole.py:Mine", "--net", "small", "--width", "1", *SHORT, "--out", "runs")
+    assert run(*words) == 0
+    assert len(list(Path("runs/mini/mine").rglob("config.yaml"))) == 1
+
+
+def test_the_same_network_by_another_spelling_is_the_same_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("wrong.py").write_text(WRONG)
+    for place in ("wrong.py", "./wrong.py", str(Path("wrong.py").resolve())):
+        words = ("er", "--net", f"{place}:net", "--depth", "2", "--out", "runs")
+        assert run(*words, *SHORT) == 0
+    assert len(list(Path("runs").rglob("config.yaml"))) == 1
+    assert capsys.readouterr().err.count("was done before") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def net(): ...", "must take the number of classes"),
+        ("def net(n, *, act: object = None): ...", "network"),
+        ("def net(n, *, name: str = ''): ...", "a setting cannot be called 'name'"),
+        ("raise RuntimeError('one\\ntwo')", "RuntimeError: one); put that right"),
+    ],
+)
+def test_a_network_that_cannot_be_made_is_refused_in_one_line(
+    text: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("odd.py").write_text(text)
+    assert run("er", "--net", "odd.py:net", *SHORT, "--out", "runs") == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+
+
+def test_annotations_may_be_texts() -> None:
+    Path("late.py").write_text(
+        "from __future__ import annotations\nfrom peerlearn import small_net\n"
+        "def net(num_classes: int, *, width: int = 1):\n"
+        "    return small_net(num_classes, width=width)\n"
+    )
+    assert run("er", "--net", "late.py:net", "--width", "2", *SHORT, "--out", "runs") == 0

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,7 @@ def test_each_variant_of_a_wrapper_is_paired_with_the_baseline_of_the_same_setti
     [
         ({"optim.lr": 0.05}, "no baseline with lr=0.05"),
         ({"net.width": 32}, "no baseline with width=32"),
-        ({"profile": "authors", "stream.tasks": 10}, "no baseline with profile=authors, tasks=10"),
+        ({"profile": "authors", "stream.tasks": 10}, "no baseline with tasks=10"),
     ],
 )
 def test_a_wrapper_without_an_agreeing_baseline_has_no_gain_and_says_why(
@@ -259,3 +260,23 @@ def test_the_order_of_the_runs_does_not_matter() -> None:
 
 def test_costs_can_be_given_by_the_order_of_their_fields() -> None:
     assert cost_of(1.0, 2.0) == Cost(forward_per_image=1.0, backward_per_image=2.0)
+
+
+def test_a_wrapper_on_part_of_the_data_is_not_paired_with_a_baseline_on_all_of_it() -> None:
+    runs = [record(), record("er+ccldc", settings={"stream.train_per_class": 10})]
+    (wrapper,) = (one for one in by_label(runs).values() if one.wrapper)
+    assert (wrapper.gain, wrapper.note) == (None, "no baseline with train_per_class=10")
+
+
+def test_a_run_from_before_a_setting_came_is_one_with_its_usual_value() -> None:
+    new, old = record(), record(seed=1)
+    settings = {k: v for k, v in old.config.settings.items() if k != "optim.weight_decay"}
+    config = old.config.model_copy(update={"settings": settings})
+    runs = [new, replace(old, config=config)]
+    assert [one.seeds for one in by_label(runs).values()] == [(0, 1)]
+
+
+def test_the_profile_is_no_difference_of_its_own() -> None:
+    runs = [record(), record("er+ccldc", settings={"profile": "authors"})]
+    (wrapper,) = (one for one in by_label(runs).values() if one.wrapper)
+    assert wrapper.gain is not None

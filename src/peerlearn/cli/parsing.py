@@ -80,15 +80,15 @@ def add_plugins(parser: Parser) -> None:
     )
 
 
-def load_plugins(files: Iterable[Path]) -> None:
-    """Make known what the files hold."""
+def load_plugins(files: Iterable[Path], *, required: bool = True) -> None:
+    """Make known what the files hold; if it is required, each must hold something."""
     files = list(files)
     if files:
         from peerlearn.learner.build import REGISTRIES
         from peerlearn.registry import load_plugin
 
         for file in files:
-            load_plugin(file, REGISTRIES)
+            load_plugin(file, REGISTRIES, required=required)
 
 
 def refuse_unknown(command: str, flag: str, options: Sequence[str]) -> NoReturn:

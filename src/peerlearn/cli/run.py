@@ -34,8 +34,12 @@ def add(commands: Commands) -> None:
 def act(args: argparse.Namespace) -> int:
     """Do it."""
     load_plugins(args.plugins)
+    load_plugins([place for name in args.methods if (place := _file_of(name))], required=False)
     if args.help:
-        print(args.shown.format_help() + settings_help(args.methods))
+        from peerlearn.experiment.vocabulary import settings_help
+
+        runs = plan(args) if args.methods else []
+        print(args.shown.format_help() + settings_help(runs, args.options))
         return 0
     runs = plan(args)
 
@@ -63,18 +67,28 @@ def act(args: argparse.Namespace) -> int:
 
 def plan(args: argparse.Namespace) -> "list[Resolved]":
     """Every run that was asked for, all its settings known and checked."""
-    from peerlearn.experiment.resolve import Given, read_file, refuse_unused, resolve
+    from peerlearn.experiment.config_file import read_file
+    from peerlearn.experiment.resolve import Given, resolve
     from peerlearn.experiment.settings import parse_seeds
+    from peerlearn.experiment.vocabulary import refuse_unused
 
     given = read_file(args.config) if args.config else []
     methods = list(dict.fromkeys(args.methods)) or _methods_of(given)
     if not methods:
         raise UserError("run: name a method, such as er or er+ccldc; see peerlearn run --help")
     given += [Given(flag.name, flag.value, "flag", f"--{flag.name}") for flag in args.given]
+    if args.seeds is not None and any(flag.name == "seed" for flag in args.given):
+        raise UserError("--seed: is given beside --seeds; say one of them")
     seeds: Sequence[int | None] = parse_seeds(args.seeds) if args.seeds is not None else [None]
     runs = [resolve(method, given, seed=seed) for seed in seeds for method in methods]
-    refuse_unused(runs, methods)
+    refuse_unused(runs)
     return runs
+
+
+def _file_of(name: str) -> Path | None:
+    """The file of a method that is named by its place, file.py:Mine."""
+    place = name.rpartition(":")[0]
+    return Path(place) if place.endswith(".py") else None
 
 
 def _methods_of(given: "Sequence[Given]") -> list[str]:
@@ -84,22 +98,3 @@ def _methods_of(given: "Sequence[Given]") -> list[str]:
         return []
     wrapper = named.get("collaboration.name")
     return [f"{named['method.name']}+{wrapper}" if wrapper else str(named["method.name"])]
-
-
-def settings_help(methods: Sequence[str]) -> str:
-    """Every setting, by the part that reads it: of these methods, or of all."""
-    from peerlearn.experiment.resolve import CHOICES, every_key, every_part
-    from peerlearn.settings import described, fields_of, matching
-
-    keys = every_key()
-    lines = ["", "which parts:"]
-    for flag, (about, registry) in CHOICES.items():
-        lines.append(f"  --{flag:20} {about} ({' | '.join(registry)})")
-    lines += ["", "settings; the whole name, such as --optim.lr, always works too:"]
-    for title, prefix, model in every_part(methods):
-        lines += ["", f"{title} ({prefix}*)" if prefix else title]
-        for key, field in fields_of(model, prefix).items():
-            short = "memory" if key == "memory.size" else key.rpartition(".")[2]
-            name = key if len(matching(short, keys)) > 1 else short
-            lines.append(f"  --{name.replace('_', '-'):20} {described(field)}")
-    return "\n".join(lines)

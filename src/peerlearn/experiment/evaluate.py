@@ -24,7 +24,7 @@ class Scores:
         """Evaluate on the test images of all tasks so far; one row for each matrix."""
         x = torch.cat([test.x for test in tests])
         logits = [learner.logits(x, peer=i) for i in range(len(learner.peers))]
-        answers = _Answered(learner.predictor, torch.stack(logits).mean(dim=0))
+        answers = _Answered(learner.predictor, x, torch.stack(logits).mean(dim=0))
         self.ensemble.add_row(_right(learner.method.predict(answers, x), tests))
         for matrix, own in zip(self.peers, logits, strict=False):
             matrix.add_row(_right(own.argmax(dim=1), tests))
@@ -57,13 +57,13 @@ class Scores:
 class _Answered:
     """The predictor for a method's rule, with the logits that have been computed already."""
 
-    def __init__(self, predictor: Predictor, logits: Tensor) -> None:
+    def __init__(self, predictor: Predictor, x: Tensor, logits: Tensor) -> None:
         self.features, self.nearest_mean = predictor.features, predictor.nearest_mean
-        self._logits = logits
+        self._predictor, self._x, self._logits = predictor, x, logits
 
-    def logits(self, _x: Tensor, /) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
         """(B, C): the mean of the peers' logits."""
-        return self._logits
+        return self._logits if x is self._x else self._predictor.logits(x)
 
 
 def _right(predicted: Tensor, tests: list[ImageSet]) -> list[float]:

@@ -130,4 +130,4 @@ def label(run: Config) -> str:
 
 
 def _metrics(summary: Mapping[str, Any]) -> str:
-    return " ".join(f"{name} {percent(summary[name])}" for name in MAIN)
+    return " ".join(f"{name} {percent(summary.get(name))}" for name in MAIN)

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
@@ -21,14 +20,16 @@ from peerlearn.experiment.settings import (
     RunSettings,
     StreamSettings,
 )
-from peerlearn.learner.build import KINDS, PROFILES, Parts, split_name
-from peerlearn.memory import MEMORIES
-from peerlearn.nets import NETWORKS
-from peerlearn.peer import OPTIMIZERS
+from peerlearn.learner.build import MEMORY, NET, PROFILES, Parts, split_name
 from peerlearn.records.schema import MACHINE
-from peerlearn.registry import Registry
-from peerlearn.settings import Settings, faults_of, fields_of, flatten, matching, nest, settings_of
+from peerlearn.settings import Settings, faults_of, fields_of, flatten, matching, nest
 
+GENERAL: Sequence[tuple[str, str, type[Settings]]] = (  # what no part of a learner has
+    ("the run", "", RunSettings),
+    ("the memory", "memory.", MemorySettings),
+    ("the stream", "stream.", StreamSettings),
+    ("the machine", "machine.", MachineSettings),
+)
 # what a flag or a key means that names a part, or the size of one
 ALIASES = {
     "memory": "memory.size",
@@ -37,13 +38,9 @@ ALIASES = {
     "optimizer": "optim.name",
     "method": "method.name",
 }
-CHOICES: Mapping[str, tuple[str, Registry[Any]]] = {  # flags that choose a part
-    "net": ("network, or package.module:function", NETWORKS),
-    "optimizer": ("optimizer", OPTIMIZERS),
-    "memory-policy": ("which images stay in memory", MEMORIES),
-}
-_NAMES = ("method.name", "collaboration.name", "net.name", "optim.name", "memory.name")
-IDENTITY = ("data", "method.name", "collaboration.name", "memory.size", "seed")
+_METHOD = ("method.name", "collaboration.name")
+_PARTS = ("net.name", "optim.name", "memory.name")
+IDENTITY = ("data", *_METHOD, "memory.size", "seed")
 
 
 class Given(NamedTuple):
@@ -53,19 +50,22 @@ class Given(NamedTuple):
     value: Any
     origin: str  # flag or file
     where: str  # the flag, or the file and its line
+    usual: bool = False  # in the record of a run: its preset or a default, chosen by nobody
 
 
 @dataclass(frozen=True)
 class Resolved:
     """Every setting of a run, by dotted names, with the origin of each value.
 
-    variant: the settings that differ from the preset, by short names, in a fixed order.
+    usual: what the values would be if nothing but the parts had been chosen.
+    variant: the settings that differ from that, by short names, in a fixed order.
     unused: what was given and has no meaning for this run.
     """
 
     parts: Parts
     values: Mapping[str, Any]
     origins: Mapping[str, str]
+    usual: Mapping[str, Any]
     variant: Mapping[str, Any]
     unused: tuple[Given, ...] = ()
 
@@ -79,7 +79,10 @@ class Resolved:
     def data(self) -> str:
         """The data set as a person calls it: its name, or that of its folder."""
         data = str(self.values["data"])
-        return data if data in DATASETS else Path(data).resolve().name
+        if data in DATASETS:
+            return data
+        name = Path(data).resolve().name
+        return f"{name}_folder" if name in DATASETS else name
 
     @property
     def memory(self) -> int:
@@ -122,126 +125,71 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
     if seed is not None:
         given.append(Given("seed", seed, "flag", "--seeds"))
     choice = _choices(given)
+    protocol = _protocol(choice.get("data", RunSettings().data), method)
+    chosen = {**{key: protocol[key] for key in _PARTS if key in protocol}, **choice}
     parts = Parts.find(
         method,
-        net=choice.get("net.name", "resnet18"),
-        optimizer=choice.get("optim.name"),
-        memory=choice.get("memory.name", "reservoir"),
+        net=chosen.get("net.name", NET),
+        optimizer=chosen.get("optim.name"),
+        memory=chosen.get("memory.name", MEMORY),
     )
     models = _models(parts)
     keys = _fields(models)
-    preset = {k: v for k, v in _preset(parts, choice).items() if k in keys}
-    values = {**_defaults(models), **preset}
-    origins = {key: "preset" if key in preset else "default" for key in values}
+    preset = _preset(parts, protocol, choice.get("profile"), keys)
+    usual = {**_defaults(keys), **preset}
+    origins = {key: "preset" if key in preset else "default" for key in keys}
     names = {f"{group}.name": name for group, name in parts.names.items()}
-    before, unused, where = dict(values), [], {}
+    values, where, unused = dict(usual), {}, []
     for item in given:
         key = _key(item, [*keys, *names], method)
         if key is None:
             unused.append(item)
-        else:
-            origins[key], where[key] = item.origin, item.where
-            if key in keys:
-                values[key] = item.value
+            continue
+        origins[key], where[key] = item.origin, item.where
+        if key in keys:
+            values[key] = item.value
     values = _checked(models, values, where, method)
     settings = {"data": values.pop("data"), **names, **values}
     return Resolved(
         parts,
-        {key: value for key, value in settings.items() if value is not None},
-        {key: origins.get(key, "default") for key in settings}
-        | {"method.name": "flag", "collaboration.name": "flag"},
-        _variant(parts, settings, before),
+        settings,
+        {key: origins.get(key, "default") for key in settings} | dict.fromkeys(_METHOD, "flag"),
+        {**usual, **names},
+        _variant(settings, {**usual, **_usual_parts(parts, protocol)}),
         tuple(unused),
     )
 
 
-def refuse_unused(resolved: Sequence[Resolved], methods: Sequence[str]) -> None:
-    """Say so if something was given that none of the runs can use."""
-    for item in resolved[0].unused:
-        if any(item not in other.unused for other in resolved):
-            continue
-        known = sorted({key.rpartition(".")[2] for key in every_key()} | {*ALIASES})
-        if matching(item.name, every_key()):
-            raise UserError(
-                f"{item.where}: {' and '.join(methods)} cannot use it; leave it out, or choose a "
-                "method that can"
-            )
-        problem = f"{item.where}: there is no setting {item.name!r}"
-        raise UserError(did_you_mean(problem, item.name.replace("-", "_"), known))
-
-
-def every_key() -> dict[str, str]:
-    """The dotted name of every setting of every part there is; the part that has it."""
-    found = dict.fromkeys(_fields(_models(None)), "")
-    for group, registry in KINDS.items():
-        for name, part in registry.items():
-            for key in fields_of(settings_of(part), f"{group}."):
-                found.setdefault(key, name)
-    return found
-
-
-def every_part(methods: Sequence[str] = ()) -> list[tuple[str, str, type[Settings]]]:
-    """What can be set, for these methods or for all: title, prefix of the names, class."""
-    shared = [("the run", *_models(None)[0]), ("the memory", *_models(None)[1])]
-    shared += [("the stream", *_models(None)[2]), ("the machine", *_models(None)[3])]
-    if not methods:
-        found = {(group, name): None for group, kind in KINDS.items() for name in kind}
-    else:
-        parts = [Parts.find(method) for method in methods]
-        found = {(group, name): None for p in parts for group, name in p.names.items() if name}
-    own = [
-        (f"{KINDS[group].kind} {name}", f"{group}.", settings_of(KINDS[group][name]))
-        for group, name in found
-    ]
-    return shared + [entry for entry in own if entry[2].model_fields]
-
-
-def read_file(path: Path) -> list[Given]:
-    """Settings from a YAML file, nested or with dotted names; a run's config.yaml will do."""
-    try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); name a YAML file") from error
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        line = str(error).splitlines()[0]
-        raise UserError(f"{path}: is not YAML ({line}); write `name: value` lines") from error
-    if not isinstance(content, dict) or not isinstance(node, yaml.MappingNode):
-        raise UserError(f"{path}: must hold `name: value` lines")
-    lines = _lines(node)
-    if isinstance(content.get("settings"), dict):  # the record of a run
-        content = content["settings"]
-        lines = {key.removeprefix("settings."): line for key, line in lines.items()}
-    return [
-        Given(ALIASES.get(key, key), value, "file", f"{path}, line {lines.get(key, 1)}")
-        for key, value in flatten(content).items()
-    ]
-
-
-def _lines(node: yaml.MappingNode, prefix: str = "") -> dict[str, int]:
-    found = {}
-    for key, value in node.value:
-        name = f"{prefix}{key.value}"
-        found[name] = key.start_mark.line + 1
-        if isinstance(value, yaml.MappingNode):
-            found |= _lines(value, f"{name}.")
-    return found
+def _protocol(data: str, method: str) -> dict[str, Any]:
+    """What a data set sets for a method."""
+    if data not in DATASETS:
+        return {}
+    protocol = DATASETS[data].protocol
+    memory = {"memory.size": protocol.memories[0]} if protocol.memories else {}
+    return {**memory, **protocol.for_method(split_name(method)[0])}
 
 
 def _without_blocks_of_others(method: str, given: list[Given]) -> list[Given]:
-    """Leave out what a file says of another method, wrapper, network or optimizer."""
+    """Leave out what a file says of another method, wrapper, network, optimizer or memory.
+
+    Of the record of another method's run, or on other data, only what somebody chose is kept.
+    """
     base, _, wrapper = split_name(method)
-    chosen = {"method.name": base, "collaboration.name": wrapper or None, **_choices(given)}
-    others = [
-        item.name.partition(".")[0]
-        for item in given
-        if item.name in _NAMES and item.origin == "file" and item.value != chosen[item.name]
-    ]
+    recorded = {item.name: item.value for item in given if item.origin == "file"}
+    chosen = {"data": recorded.get("data"), **recorded, **_choices(given)}
+    chosen |= {"method.name": base, "collaboration.name": wrapper or None}
+    other = {key for key in (*_METHOD, *_PARTS, "data") if recorded.get(key) != chosen.get(key)}
+    blocks = {key.partition(".")[0] for key in other & {*_METHOD, *_PARTS} & {*recorded}}
+    another_run = bool(other & {*_METHOD, "data"})
     return [
         item
         for item in given
         if item.origin == "flag"
-        or (item.name.partition(".")[0] not in others and item.name not in _NAMES[:2])
+        or not (
+            item.name in _METHOD
+            or item.name.partition(".")[0] in blocks
+            or (item.usual and another_run)
+        )
     ]
 
 
@@ -251,7 +199,7 @@ def _choices(given: Iterable[Given]) -> dict[str, Any]:
     for item in sorted(given, key=lambda item: item.origin == "flag"):
         name = item.name.replace("-", "_")
         key = ALIASES.get(name, name)
-        if key in ("data", "profile", *_NAMES[2:]):
+        if key in ("data", "profile", *_PARTS):
             found[key] = str(item.value)
     return found
 
@@ -259,35 +207,38 @@ def _choices(given: Iterable[Given]) -> dict[str, Any]:
 Models = Sequence[tuple[str, type[Settings]]]  # the prefix of their names, and the settings
 
 
-def _models(parts: Parts | None) -> Models:
-    own: list[tuple[str, type[Settings]]] = [("", RunSettings), ("memory.", MemorySettings)]
-    own += [("stream.", StreamSettings)]
-    of_parts = parts.settings.items() if parts else ()
-    own += [(f"{group}.", model) for group, model in of_parts]
-    return [*own, ("machine.", MachineSettings)]
+def _models(parts: Parts) -> Models:
+    *general, machine = [(prefix, model) for _, prefix, model in GENERAL]
+    return [*general, *((f"{group}.", s) for group, s in parts.settings.items()), machine]
 
 
 def _fields(models: Models) -> dict[str, FieldInfo]:
     return {k: field for prefix, model in models for k, field in fields_of(model, prefix).items()}
 
 
-def _defaults(models: Models) -> dict[str, Any]:
-    fields = _fields(models).items()
-    return {key: field.default for key, field in fields if not field.is_required()}
+def _defaults(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    return {key: field.default for key, field in fields.items() if not field.is_required()}
 
 
-def _preset(parts: Parts, choice: Mapping[str, Any]) -> dict[str, Any]:
+def _preset(
+    parts: Parts, protocol: Mapping[str, Any], profile: str | None, keys: Mapping[str, FieldInfo]
+) -> dict[str, Any]:
     """What the paper, or the code of a method, sets for this data set and method."""
-    data = choice.get("data", RunSettings.model_fields["data"].default)
-    found: dict[str, Any] = {}
-    if data in DATASETS:
-        protocol = DATASETS[data].protocol
-        found |= protocol.for_method(parts.method.name)
-        if protocol.memories:
-            found["memory.size"] = protocol.memories[0]
-    profile = choice.get("profile")
+    usual = _usual_parts(parts, protocol)
+    found = {}
+    for key, value in protocol.items():
+        group = key.partition(".")[0]
+        if key in keys and usual.get(f"{group}.name") in (None, parts.names.get(group)):
+            found[key] = value  # a width is meant for the network that the protocol has in mind
+        elif key not in keys and group in ("stream", "memory", "machine") and key not in _PARTS:
+            raise UserError(did_you_mean(f"a data set's protocol sets {key!r}", key, keys))
     found |= parts.preset(profile if profile in PROFILES else PROFILES[0])  # checked with the rest
-    return found
+    return {key: value for key, value in found.items() if key in keys}
+
+
+def _usual_parts(parts: Parts, protocol: Mapping[str, Any]) -> dict[str, Any]:
+    usual = {"net.name": NET, "memory.name": MEMORY, "optim.name": parts.method.optim.name}
+    return {key: protocol.get(key, name) for key, name in usual.items()}
 
 
 def _key(item: Given, keys: Sequence[str], method: str) -> str | None:
@@ -296,6 +247,8 @@ def _key(item: Given, keys: Sequence[str], method: str) -> str | None:
     found = matching(ALIASES.get(name, name), keys)
     if len(found) > 1:
         raise UserError(f"{item.where}: ambiguous for {method}; say {' or '.join(found)}")
+    if item.origin == "flag" and found and found[0] in _METHOD:
+        raise UserError(f"{item.where}: name methods before the flags: peerlearn run er+ccldc")
     return found[0] if found else None
 
 
@@ -319,10 +272,8 @@ def _checked(
     return checked
 
 
-def _variant(parts: Parts, values: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
+def _variant(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
     """The settings in which a run leaves its preset, by their short names."""
-    names = {"net.name": "resnet18", "memory.name": "reservoir"}
-    usual = {**preset, **names, "optim.name": parts.method.optim.name}
     last = [key.rpartition(".")[2] for key in values]
     short = {full: alias for alias, full in ALIASES.items()}
     found = {}

@@ -82,7 +82,7 @@ def run(
             if (found := _finished(folder)) is None:  # by another process, in the meantime
                 return _Run(config, folder, stream, learner, watcher).resume()
     watcher.reuse(config, found.metrics)
-    return {**found.model_dump(exclude={"metrics"}), **found.metrics}
+    return folder.summary_as_written()
 
 
 def folder_of(resolved: Resolved, out: Path) -> RunFolder:
@@ -127,15 +127,17 @@ def reconcile(folder: RunFolder, resolved: Resolved) -> Config:
         plugins=resolved.plugins,
     )
     if found is not None:
-        _refuse_another_run(folder, found, config)
+        _refuse_another_run(folder, found, config, resolved.usual)
     return config
 
 
-def _refuse_another_run(folder: RunFolder, found: Config, config: Config) -> None:
-    ours, theirs = (c.identity | dict(c.plugins) for c in (config, found))
+def _refuse_another_run(
+    folder: RunFolder, found: Config, config: Config, usual: Mapping[str, Any]
+) -> None:
+    # a setting that came after the run was made had the value that is usual now
+    ours, theirs = ({**usual, **c.identity, **c.plugins} for c in (config, found))
     differ = [
-        f"{name} {theirs.get(name, 'not there')!s:.40} there, {ours.get(name, 'not there')!s:.40} "
-        "here"
+        f"{name} {theirs.get(name)!s:.40} there, {ours.get(name)!s:.40} here"
         for name in {**ours, **theirs}
         if theirs.get(name) != ours.get(name)
     ]

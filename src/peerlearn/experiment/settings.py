@@ -1,9 +1,9 @@
 """The settings of a run that no part of a learner has: the run itself, its stream, the machine."""
 
-from typing import Literal
-
 from peerlearn.data.images import Dataset
 from peerlearn.errors import UserError
+from peerlearn.learner.build import Profile
+from peerlearn.peer.model import Precision
 from peerlearn.settings import Settings, setting
 from peerlearn.stream.base import Stream
 from peerlearn.stream.dataset import BlurryStream, ClassStream
@@ -16,7 +16,7 @@ class RunSettings(Settings):
 
     data: str = setting("mini", "data set, or the path of an image folder")
     seed: int = setting(0, "decides everything that is drawn", ge=0, lt=2**32)
-    profile: Literal["paper", "authors"] = setting(
+    profile: Profile = setting(
         "paper", "presets of the paper, or of the authors' code where it differs"
     )
     updates: int = setting(1, "steps per stream batch", ge=1, le=10_000)
@@ -32,7 +32,7 @@ class MachineSettings(Settings):
     """Where a run takes place; a run that is resumed keeps device and threads."""
 
     device: str = setting("cpu", "cpu or cuda")
-    precision: Literal["fp32", "bf16", "fp16"] = setting("fp32", "fp32; on cuda also bf16 or fp16")
+    precision: Precision = setting("fp32", "fp32; on cuda also bf16 or fp16")
     threads: int = setting(0, "of the processor; 0 for all", ge=0, le=4096)
 
 

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from peerlearn.learner.predictor import Predictor as Predictor
     from peerlearn.learner.teachers import Teacher as Teacher
     from peerlearn.learner.wrappers import Wrapper as Wrapper
+    from peerlearn.learner.wrappers import WrapperBase as WrapperBase
     from peerlearn.learner.wrappers import collaboration_of as collaboration_of
 
 TEACHERS: "Registry[type[Teacher]]" = Registry(
     "teacher", "peerlearn.learner.teachers", "peerlearn.learner.teachers:Teacher"
 )
-WRAPPERS: "Registry[type[Wrapper]]" = Registry(
-    "wrapper", "peerlearn.learner.wrappers", "peerlearn.learner.wrappers:Wrapper"
+WRAPPERS: "Registry[type[WrapperBase]]" = Registry(
+    "wrapper", "peerlearn.learner.wrappers", "peerlearn.learner.wrappers:WrapperBase"
 )
 
 if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
@@ -34,6 +35,7 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
             "Predictor": "predictor",
             "Teacher": "teachers",
             "Wrapper": "wrappers",
+            "WrapperBase": "wrappers",
             "build_learner": "build",
             "discuss": "collaboration",
             "collaboration_of": "wrappers",

@@ -1,9 +1,10 @@
 """Learners from names and settings: one way, for programs and for the command."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from peerlearn.data import DATASETS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner import TEACHERS, WRAPPERS
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.learner.wrappers import Wrapper
+from peerlearn.learner.wrappers import WrapperBase
 from peerlearn.memory import MEMORIES
 from peerlearn.memory.base import Memory
 from peerlearn.methods import METHODS
@@ -25,7 +26,9 @@ from peerlearn.registry import Registry
 from peerlearn.settings import Settings, Values, fields_of, flatten, matching, nest, settings_of
 from peerlearn.stream.base import StreamInfo
 
-PROFILES = ("paper", "authors")
+Profile = Literal["paper", "authors"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+NET, MEMORY = "resnet18", "reservoir"  # where nobody chooses others
 # the group of settings that each kind of part has, and where its name is looked up
 KINDS: Mapping[str, Registry[Any]] = {
     "method": METHODS,
@@ -47,7 +50,7 @@ class Parts:
 
     names: Mapping[str, str | None]
     method: type[Method[Any]]
-    wrapper: type[Wrapper] | None
+    wrapper: type[WrapperBase] | None
     net: Callable[..., nn.Module] | None
     optimizer: type[Optimizer]
     memory: type[Memory]
@@ -57,22 +60,21 @@ class Parts:
         cls,
         name: str,
         *,
-        net: str | None = "resnet18",
+        net: str | None = NET,
         optimizer: str | None = None,
-        memory: str = "reservoir",
+        memory: str = MEMORY,
     ) -> "Parts":
         """The parts of a name such as "er+ccldc"; the optimizer is the method's own by default."""
         base, plus, wrapper = split_name(name)
         method = METHODS[base]
-        base = method.name
         optimizer = optimizer or method.optim.name
         return cls(
             names={
-                "method": base,
+                "method": METHODS.canonical(base),
                 "collaboration": wrapper if plus else None,
-                "net": net,
-                "optim": optimizer,
-                "memory": memory,
+                "net": NETWORKS.canonical(net) if net else None,
+                "optim": OPTIMIZERS.canonical(optimizer),
+                "memory": MEMORIES.canonical(memory),
             },
             method=method,
             wrapper=WRAPPERS[wrapper] if plus else None,
@@ -91,7 +93,12 @@ class Parts:
             "optim": self.optimizer,
             "memory": self.memory,
         }
-        return {group: settings_of(part) for group, part in found.items() if part is not None}
+        models = {group: settings_of(part) for group, part in found.items() if part is not None}
+        for group, model in models.items():
+            if "name" in model.model_fields:
+                part = f"{KINDS[group].kind} {self.names[group]}"
+                raise UserError(f"{part}: a setting cannot be called 'name'; call it otherwise")
+        return models
 
     def origins(self, values: Values) -> dict[str, str]:
         """Whose the parts are that do not come with Peerlearn, teachers included."""
@@ -106,15 +113,12 @@ class Parts:
         """The published values where they differ from the defaults of a part, by dotted names."""
         if profile not in PROFILES:
             raise UserError(did_you_mean(f"there is no profile {profile!r}", profile, PROFILES))
-        authors = profile == "authors"
         found: dict[str, Any] = {}
         if isinstance(self.method.optim, self.optimizer):
             found["optim"] = self.method.optim.model_dump(exclude_defaults=True)
-        found["method"] = dict(self.method.authors) if authors else {}
+        found["method"] = dict(self.method.authors) if profile == "authors" else {}
         if self.wrapper is not None:
-            base = self.method.name
-            theirs = self.wrapper.authors(base) if authors else {}
-            found["collaboration"] = {**self.wrapper.preset(base), **theirs}
+            found["collaboration"] = self.wrapper.published(self.method.name, profile)
         return flatten(found)
 
     def build(
@@ -130,18 +134,28 @@ class Parts:
         tree = nest(values)
         chosen = {group: model(**tree.get(group, {})) for group, model in self.settings.items()}
         if net is None:
-            assert self.net is not None, "either a name of a network or a function that makes one"
-            net = partial(self.net, stream.num_classes, **dict(chosen["net"]))
+            net = self._network(stream.num_classes, dict(chosen["net"]))
         wrapper, optim = chosen.get("collaboration"), chosen["optim"]
         assert isinstance(optim, Optimizer)
         return OnlineLearner(
             self.method(stream, **dict(chosen["method"])),
             net,
-            wrapper.collaboration() if isinstance(wrapper, Wrapper) else None,
+            wrapper.collaboration() if isinstance(wrapper, WrapperBase) else None,
             memory=self.memory(memory, **dict(chosen["memory"])),
             optim=optim,
             **options,
         )
+
+    def _network(self, num_classes: int, values: dict[str, Any]) -> Callable[[], nn.Module]:
+        assert self.net is not None, "either the name of a network or a function that makes one"
+        try:
+            inspect.signature(self.net).bind(num_classes, **values)
+        except TypeError as error:
+            raise UserError(
+                f"network {self.names['net']}: must take the number of classes, then settings by "
+                f"name ({error})"
+            ) from error
+        return partial(self.net, num_classes, **values)
 
 
 def split_name(name: str) -> tuple[str, str, str]:
@@ -158,13 +172,13 @@ def split_name(name: str) -> tuple[str, str, str]:
 def build_learner(
     name: str,
     stream: StreamInfo,
-    net: str | Callable[[], nn.Module] = "resnet18",
+    net: str | Callable[[], nn.Module] = NET,
     *,
     memory: int,
     seed: int = 0,
     profile: str = "paper",
     optimizer: str | None = None,
-    memory_policy: str = "reservoir",
+    memory_policy: str = MEMORY,
     updates: int = 1,
     device: str | torch.device = "cpu",
     precision: Precision = "fp32",
@@ -185,13 +199,20 @@ def build_learner(
         device: where it runs.
         precision: fp32; on CUDA also bf16 or fp16.
         settings: of the parts, by any name that means one thing only: alpha=0.5, stages=2; or by
-            group: method={"alpha": 0.5}, optim={"lr": 1e-3}.
+            group: method={"alpha": 0.5}, optim=SGD(lr=0.1), chain=ViewChain(stages=2).
 
     >>> learner = build_learner("er+ccldc", StreamInfo(num_classes=4), "small", memory=50, lr=1e-3)
     >>> learner.optim.lr, learner.collaboration.peers
     (0.001, 2)
     """
     named = net if isinstance(net, str) else None
+    optim = settings.get("optim")
+    if isinstance(optim, Optimizer):
+        if optimizer not in (None, optim.name):
+            raise UserError(
+                f"{name}: optim is {optim.name}, optimizer {optimizer}; say one of them"
+            )
+        optimizer = optim.name
     parts = Parts.find(name, net=named, optimizer=optimizer, memory=memory_policy)
     keys = [key for group, model in parts.settings.items() for key in fields_of(model, f"{group}.")]
     values = parts.preset(profile)

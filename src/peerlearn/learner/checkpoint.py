@@ -29,8 +29,8 @@ FORMAT = "peerlearn-checkpoint"
 SCHEMA = 2
 _KEYS = ("schema", "tensors", "sha256", "settings", "state", "extra")
 _TENSOR_FILES = ("tensors-0.safetensors", "tensors-1.safetensors")
-# what comes with the first rows, the first steps: not there in a learner that has just been built
-_LATER = re.compile(r"memory\.columns\.|progress\.notes\.|peer\d+\.optimizer\.")
+# what comes or grows with rows and steps: not there, or smaller, in a learner that was just built
+_GROWS = re.compile(r"memory\.|progress\.notes\.|peer\d+\.(optimizer|buffers)\.")
 
 
 def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
@@ -159,27 +159,23 @@ def _compare_settings(folder: Path, theirs: dict[str, Any], ours: dict[str, Any]
 
 
 def _compare_state(folder: Path, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    for name, own in ours.items():
-        if name not in theirs and not _LATER.match(name):
-            raise UserError(
-                f"checkpoint {folder}: has no {name!r}; build the learner with the network of the "
-                "checkpoint"
-            )
-        if not isinstance(own, Tensor) or _LATER.match(name):
-            continue
-        found = theirs[name]
-        if not isinstance(found, Tensor) or (found.shape, found.dtype) != (own.shape, own.dtype):
-            what = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else "none"
-            raise UserError(
-                f"checkpoint {folder}: {name} should be {own.dtype} {tuple(own.shape)} and is "
-                f"{what}; build the learner with the network of the checkpoint"
-            )
-    strangers = [name for name in theirs if name not in ours and not _LATER.match(name)]
-    if strangers:
+    wrong = None
+    for name in (key for key in {**ours, **theirs} if not _GROWS.match(key)):
+        own, found = _shape(ours, name), _shape(theirs, name)
+        if own != found:
+            wrong = f"{name} should be {own} and is {found}"
+            break
+    if wrong:
         raise UserError(
-            f"checkpoint {folder}: holds {strangers[0]}, which this learner does not have; "
-            "build the learner with the network of the checkpoint"
+            f"checkpoint {folder}: {wrong}; build the learner with the network of the checkpoint"
         )
+
+
+def _shape(state: dict[str, Any], name: str) -> str:
+    value = state.get(name)
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {tuple(value.shape)}"
+    return "a value" if name in state else "nothing"
 
 
 def _digest(path: Path) -> str:

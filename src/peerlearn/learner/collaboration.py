@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from peerlearn.augment import ViewChain
@@ -59,13 +59,18 @@ def weight_of_lessons(weight: float) -> Any:
     return setting(weight, "weight of the lessons (lambda2)", ge=0)
 
 
+def softening(temperature: float) -> Any:
+    """The setting `temperature`, with this default."""
+    return setting(temperature, "by which answers are softened in a lesson (tau)", gt=0)
+
+
 class Lessons(Settings):
     """What collaborations of every shape can be told."""
 
     peers: int = number_of_peers(1)
     label_weight: float = weight_of_labels(0.0)
     lesson_weight: float = weight_of_lessons(0.0)
-    temperature: float = setting(4.0, "by which answers are softened in a lesson (tau)", gt=0)
+    temperature: float = softening(4.0)
 
 
 class Collaboration(Lessons):
@@ -80,6 +85,7 @@ class Collaboration(Lessons):
         temperature: by which answers are softened in a lesson.
         chain: makes the views.
         base_weight: of the method's own loss; 1, but for ER in the authors' code.
+        teachers: settings of teachers, by the teacher's name.
 
     >>> Collaboration(peers=2, edges=level(0) + hard_to_easy(3), lesson_weight=1).student_views
     (0, 1, 2, 3)
@@ -88,6 +94,7 @@ class Collaboration(Lessons):
     edges: tuple[Edge, ...] = ()
     chain: ViewChain = ViewChain()
     base_weight: float = setting(1.0, "weight of the method's own loss", ge=0)
+    teachers: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _edges_can_be_followed(self) -> Self:

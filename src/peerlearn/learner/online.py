@@ -2,9 +2,9 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
-from threading import RLock
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from peerlearn.learner.collaboration import Collaboration, Discussion, discuss
 from peerlearn.learner.inputs import checked_images, checked_labels
 from peerlearn.learner.predictor import Images, Predictor
 from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
+from peerlearn.learner.turns import Turns
 from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
@@ -65,9 +66,10 @@ class OnlineLearner:
         precision: Precision = "fp32",
     ) -> None:
         self.device = _usable(device)
+        _check_arguments(net, collaboration, optim, seed, updates)
         if updates < 1:
             raise UserError(f"updates must be at least 1, got {updates}")
-        if precision not in ("fp32", "bf16", "fp16"):
+        if precision not in get_args(Precision):
             raise UserError(f"precision must be fp32, bf16 or fp16, got {precision!r}")
         if precision != "fp32" and self.device.type != "cuda":
             raise UserError(
@@ -84,7 +86,7 @@ class OnlineLearner:
         self.optim = optim or method.optim
         self.seed, self.updates = operator.index(seed), operator.index(updates)
         self.precision = precision
-        self.memory = memory if isinstance(memory, Memory) else Reservoir(operator.index(memory))
+        self.memory = memory if isinstance(memory, Memory) else Reservoir(memory)
         first_met = torch.full((method.stream.num_classes,), -1, device=self.device)
         self.progress = Progress(first_met)
         purposes = ("draws", "views", "memory", "layers")
@@ -104,13 +106,17 @@ class OnlineLearner:
         self.peers = [new_peer(index) for index in range(c.peers)]
         if len({id(peer.model.net) for peer in self.peers}) < c.peers:
             raise UserError("network: net() must make a new network at each call, one per peer")
-        self.teachers: dict[str, Teacher] = {
-            name: TEACHERS[name](self.peers, lambda: new_peer(c.peers))
-            for name in dict.fromkeys(edge.by for edge in c.edges)
-        }
-        self._lock = RLock()  # a step and an answer take turns
+        more = count(c.peers)
+
+        def teacher(name: str) -> Teacher:
+            values = c.teachers.get(name, {})
+            return TEACHERS[name](self.peers, lambda: new_peer(next(more)), **values)
+
+        names = dict.fromkeys(edge.by for edge in c.edges)
+        self.teachers = {name: teacher(name) for name in names}
+        self._turns = Turns()  # a step and an answer never have the weights together
         models = [peer.model for peer in self.peers]
-        self.predictor = Predictor(models, method, self.memory, self.device, self._lock)
+        self.predictor = Predictor(models, method, self.memory, self.device, self._turns)
 
     # --- learning
 
@@ -120,7 +126,7 @@ class OnlineLearner:
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
         classes. Returns the losses by name, mean over the peers; empty if the method took no step.
         """
-        with self._lock:
+        with self._turns:
             raw = checked_images(x, self.image_shape).to(self.device)
             labels = checked_labels(y, len(raw), self.method.stream.num_classes).to(self.device)
             batch = Group(images(raw), labels)
@@ -226,7 +232,7 @@ class OnlineLearner:
                 f"end_task(): task {self.progress.task} has had no batch yet; "
                 "call it once, after the last batch of a task"
             )
-        with self._lock:
+        with self._turns:
             for peer in self.peers:
                 self.method.end_task(peer)
             self.progress = self.progress.after_task()
@@ -310,7 +316,7 @@ class OnlineLearner:
 
     def load_state_dict(self, state: State) -> None:
         """Become the learner whose `state_dict()` this was."""
-        with self._lock:
+        with self._turns:
             shape = state["image_shape"]
             self.predictor.image_shape = None if shape is None else tuple(shape)
             self.progress = Progress.from_state(part("progress", state), self.device)
@@ -328,7 +334,7 @@ class OnlineLearner:
 
         extra: anything JSON can hold; `load` returns it.
         """
-        with self._lock:
+        with self._turns:
             checkpoint.save(self, Path(path), extra)
 
     def load(self, path: str | Path) -> Any:
@@ -338,6 +344,21 @@ class OnlineLearner:
         is changed.
         """
         return checkpoint.load(self, Path(path))
+
+
+def _check_arguments(net: Any, collaboration: Any, optim: Any, seed: Any, updates: Any) -> None:
+    if isinstance(net, nn.Module) or not callable(net):
+        raise UserError("net: give a function that makes a network, such as lambda: small_net(10)")
+    if not isinstance(collaboration, Collaboration | None):
+        raise UserError(
+            f"collaboration: need a Collaboration, got {collaboration!r:.60}; for a wrapper by its "
+            'name take build_learner("er+ccldc", ...)'
+        )
+    if not isinstance(optim, Optimizer | None):
+        raise UserError(f"optim: need peerlearn.AdamW(...) or the like, got {optim!r:.60}")
+    for name, number in {"seed": seed, "updates": updates}.items():
+        if not hasattr(number, "__index__") or isinstance(number, bool):
+            raise UserError(f"{name} must be a whole number, got {number!r:.60}")
 
 
 def _usable(device: str | torch.device) -> torch.device:

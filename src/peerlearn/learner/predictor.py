@@ -1,16 +1,15 @@
 """Prediction, apart from learning: what is asked here changes nothing that learns."""
 
-import copy
 from collections.abc import Callable, Sequence
-from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from peerlearn.errors import UserError
 from peerlearn.learner.inputs import checked_images
+from peerlearn.learner.turns import Turns
 from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
@@ -25,15 +24,15 @@ class Predictor:
     """Answers for the peers as they are between two steps, from any thread.
 
     It shares the weights of the models that learn, but not the modules around them: what a module
-    is in (training or evaluation), what it counts and which layers are frozen stays untouched. The
-    lock lets either a step or an answer have the weights, never both.
+    is in (training or evaluation), what it counts and which layers are frozen stays untouched.
+    Either a step or an answer has the weights, never both; they take turns.
 
     Args:
         models: those that answer; their mean is the answer.
         method: whose rule turns answers into a class.
         memory: whose images give the class means.
         device: where the models are.
-        lock: held during a step.
+        turns: taken by every step and every answer.
     """
 
     def __init__(
@@ -42,11 +41,11 @@ class Predictor:
         method: Method[Any],
         memory: Memory,
         device: torch.device,
-        lock: RLock,
+        turns: Turns,
     ) -> None:
         self.models, self.method, self.memory, self.device = models, method, memory, device
         self.image_shape: tuple[int, ...] | None = None  # known from the first batch on
-        self._lock = lock
+        self._turns = turns
         self._twins: list[PeerModel] | None = None
 
     def refresh(self) -> None:
@@ -55,7 +54,7 @@ class Predictor:
 
     def predict(self, x: Images) -> Tensor:
         """The class of each image, (B,), by the method's rule."""
-        with self._lock:
+        with self._turns:
             return self.method.predict(self, checked_images(x, self.image_shape))
 
     def logits(self, x: Images, peer: int | None = None) -> Tensor:
@@ -74,7 +73,7 @@ class Predictor:
         Means are of the features of the images in memory, so only classes that it holds can be
         predicted.
         """
-        with self._lock:
+        with self._turns:
             if not len(self.memory):
                 raise UserError("predict_ncm: the memory is empty; learn with memory > 0 first")
             labels, classes = self.memory["y"], self.method.stream.num_classes
@@ -88,7 +87,7 @@ class Predictor:
         self, x: Images, answer: Callable[[PeerModel, Tensor], Tensor], peer: int | None
     ) -> Tensor:
         raw = checked_images(x, self.image_shape)
-        with self._lock:
+        with self._turns:
             asked = self._evaluating()
             asked = asked if peer is None else [asked[peer]]
             answers = []
@@ -100,8 +99,29 @@ class Predictor:
     def _evaluating(self) -> list[PeerModel]:
         """Twins of the models in evaluation mode, which share every parameter and buffer."""
         if self._twins is None:
-            self._twins = []
-            for model in self.models:
-                shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
-                self._twins.append(copy.deepcopy(model, shared).eval())
+            self._twins = [_evaluating_twin(model, {}) for model in self.models]
         return self._twins
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def _evaluating_twin(module: M, known: dict[int, nn.Module]) -> M:
+    """A module of its own around the same tensors: its mode and what it notes down are its alone.
+
+    Not a deep copy, which modules that hold results or locks do not allow.
+    """
+    if id(module) in known:
+        return known[id(module)]  # type: ignore[return-value]
+    twin = known[id(module)] = module.__class__.__new__(module.__class__)
+    twin.__dict__ = dict(
+        vars(module),
+        training=False,
+        _parameters=dict(module._parameters),
+        _buffers=dict(module._buffers),
+        _modules={
+            name: child and _evaluating_twin(child, known)
+            for name, child in module._modules.items()
+        },
+    )
+    return twin

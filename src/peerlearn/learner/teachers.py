@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from peerlearn.peer.model import PeerModel
 from peerlearn.peer.peer import Peer, State, part, prefixed
+from peerlearn.settings import Settings
 
 
 class Shown(NamedTuple):
@@ -17,6 +18,10 @@ class Shown(NamedTuple):
 
     views: list[Tensor]  # (B, 3, H, W) each
     students: list[dict[int, Tensor]]  # per peer: (B, C) by view
+
+
+class TeacherSettings(Settings):
+    """What a wrapper can tell a teacher; nothing, unless a teacher has fields of its own."""
 
 
 class Teacher(ABC):
@@ -29,9 +34,12 @@ class Teacher(ABC):
     reads_students: ClassVar[bool] = False  # answers with what peers said on the views asked for
     answers_any_batch: ClassVar[bool] = False  # also on the batches that a method trains on
 
-    def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer]) -> None:
-        """Teach these peers; `new_peer` makes one more, from a seed of its own."""
-        self.peers, self.new_peer = peers, new_peer
+    Settings: ClassVar[type[TeacherSettings]] = TeacherSettings
+    settings: TeacherSettings
+
+    def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
+        """Teach these peers; `new_peer` makes one more, each from a seed of its own."""
+        self.peers, self.new_peer, self.settings = peers, new_peer, self.Settings(**values)
 
     @property
     def networks(self) -> list[PeerModel]:
@@ -96,8 +104,8 @@ class Frozen(Teacher):
     name = "frozen"
     answers_any_batch = True
 
-    def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer]) -> None:
-        super().__init__(peers, new_peer)
+    def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
+        super().__init__(peers, new_peer, **values)
         self.model = new_peer().model.requires_grad_(False)
 
     @property

@@ -17,10 +17,11 @@ from peerlearn.learner.collaboration import (
     hard_to_easy,
     level,
     number_of_peers,
+    softening,
     weight_of_labels,
     weight_of_lessons,
 )
-from peerlearn.settings import setting
+from peerlearn.settings import Settings, setting
 
 
 def _weights(label: float, lesson: float, temperature: float) -> Mapping[str, float]:
@@ -38,17 +39,13 @@ WEIGHTS = {
 }
 
 
-class Wrapper(Lessons):
-    """Base of all wrappers: its fields are what it can be told, its edges what it does.
-
-    The weights here are for methods without published ones, to begin with.
-    """
+class WrapperBase(Settings):
+    """What all wrappers share: fields are what one can be told, edges what it does."""
 
     name: ClassVar[str]
 
     peers: int = number_of_peers(2)
     label_weight: float = weight_of_labels(0.5)
-    lesson_weight: float = weight_of_lessons(1.0)
 
     @classmethod
     def preset(cls, method: str) -> Mapping[str, Any]:
@@ -60,15 +57,34 @@ class Wrapper(Lessons):
         """Settings that the authors' code has otherwise than their paper."""
         return {}
 
+    @classmethod
+    def published(cls, method: str, profile: str) -> dict[str, Any]:
+        """The settings for a method, by the paper or by the authors' code."""
+        found = {**cls.preset(method), **(cls.authors(method) if profile == "authors" else {})}
+        return {name: value for name, value in found.items() if name in cls.model_fields}
+
     @abstractmethod
     def edges(self) -> tuple[Edge, ...]:
         """The lessons."""
 
+    def teachers(self) -> dict[str, dict[str, Any]]:
+        """What its teachers are told, by the teacher's name."""
+        return {}
+
     def collaboration(self) -> Collaboration:
         """What a learner is built with."""
-        lessons = {name: getattr(self, name) for name in Lessons.model_fields}
+        lessons = {
+            name: getattr(self, name) for name in Lessons.model_fields if hasattr(self, name)
+        }
         chain = getattr(self, "chain", ViewChain(stages=0))
-        return Collaboration(edges=self.edges(), chain=chain, **lessons)
+        return Collaboration(edges=self.edges(), chain=chain, teachers=self.teachers(), **lessons)
+
+
+class Wrapper(WrapperBase):
+    """Base of the wrappers with lessons; the weights are for methods without published ones."""
+
+    lesson_weight: float = weight_of_lessons(1.0)
+    temperature: float = softening(4.0)
 
 
 class PeerWrapper(Wrapper):
@@ -170,7 +186,7 @@ class SDCEasyToHard(Wrapper):
         return easy_to_hard(self.chain.stages, by="self")
 
 
-class Multiview(Wrapper):
+class Multiview(WrapperBase):
     """One network, labels on every view, no lessons."""
 
     name = "multiview"
@@ -210,5 +226,4 @@ def collaboration_of(
     2.0
     """
     wrapper = WRAPPERS[name]
-    authors = wrapper.authors(method) if profile == "authors" else {}
-    return wrapper(**{**wrapper.preset(method), **authors, **given}).collaboration()
+    return wrapper(**{**wrapper.published(method, profile), **given}).collaboration()

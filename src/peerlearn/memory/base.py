@@ -34,8 +34,8 @@ class Memory(ABC):
     name: ClassVar[str]
 
     def __init__(self, capacity: int) -> None:
-        if capacity < 0:
-            raise UserError(f"memory: capacity must be 0 (no replay) or more, got {capacity}")
+        if not hasattr(capacity, "__index__") or isinstance(capacity, bool) or capacity < 0:
+            raise UserError(f"memory: capacity must be 0 (no replay) or more, got {capacity!r:.60}")
         self.capacity = capacity
         self.seen = 0  # rows offered so far
         self._size = 0

@@ -97,17 +97,20 @@ class Peer:
         self._load_moments(part("optimizer", state))
 
     def _moments(self) -> State:
-        """What the optimizer has gathered; nothing before the first step."""
-        return {
+        """What the optimizer has gathered, nothing before the first step, and its options."""
+        state = self.optimizer.state_dict()
+        moments: State = {
             f"{number}.{name}": value
-            for number, values in self.optimizer.state_dict()["state"].items()
+            for number, values in state["state"].items()
             for name, value in values.items()
         }
+        return moments | {"groups": [_options(group) for group in state["param_groups"]]}
 
     def _load_moments(self, moments: State) -> None:
         """Give every moment the memory layout of its parameter, so that a step rounds as before."""
         state: dict[int, State] = {}
         parameters = list(self.model.parameters())
+        options = moments.pop("groups")
         for key, value in moments.items():
             number, _, name = key.partition(".")
             parameter = parameters[int(number)]
@@ -116,7 +119,14 @@ class Peer:
                 moment = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
             state.setdefault(int(number), {})[name] = moment
         groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        both = [{**group, **saved} for group, saved in zip(groups, options, strict=True)]
+        self.optimizer.load_state_dict({"state": state, "param_groups": both})
+
+
+def _options(group: Mapping[str, Any]) -> State:
+    """The options of a group of parameters, such as a learning rate that a schedule has moved."""
+    plain = (bool, int, float, str, list, tuple, type(None))
+    return {k: v for k, v in group.items() if k != "params" and isinstance(v, plain)}
 
 
 def prefixed(prefix: str, state: Mapping[str, Any]) -> State:

@@ -114,6 +114,11 @@ class RunFolder:
         """What summary.json says, None if it is not there."""
         return read_summary(self.path) if (self.path / "summary.json").exists() else None
 
+    def summary_as_written(self) -> dict[str, Any]:
+        """All of summary.json, for programs."""
+        content: dict[str, Any] = json.loads((self.path / "summary.json").read_text("utf-8"))
+        return content
+
     def write_config(self, config: Config) -> None:
         """Write the settings of a new run."""
         content = config.model_dump()

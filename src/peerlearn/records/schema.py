@@ -66,7 +66,8 @@ class Config(Record):
     @property
     def identity(self) -> dict[str, Any]:
         """All settings that decide numbers, the seed left out."""
-        return {k: v for k, v in self.settings.items() if k not in (*MACHINE, "seed")}
+        settings = {k: v for k, v in self.settings.items() if k not in (*MACHINE, "seed")}
+        return {**settings, "data": self.data}  # wherever its folder lies
 
 
 class Cost(Record):

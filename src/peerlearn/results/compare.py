@@ -13,7 +13,7 @@ from peerlearn.records.read import RunRecord
 from peerlearn.results.series import Facts, Gain, Group, Series, labelled
 from peerlearn.results.statistics import Paired, paired
 
-PAPER = ("er", "derpp", "er_ace", "ocm", "gsa", "onpro")  # in its order
+FIRST = ("er", "derpp", "er_ace", "ocm", "gsa", "onpro")  # shown first, as in the paper
 BEST = (
     "of the means over two or more seeds the best of its group, and every other whose difference "
     "from it, paired by seed, has a 95 % interval that includes zero"
@@ -35,15 +35,19 @@ def compare(runs: Sequence[RunRecord]) -> list[Group]:
 def method_key(method: str) -> tuple[int, str, int, str]:
     """Sort the methods of the paper first, each before its CCL-DC and its other wrappers."""
     base, plus, wrapper = method.partition("+")
-    place = PAPER.index(base) if base in PAPER else len(PAPER)
+    place = FIRST.index(base) if base in FIRST else len(FIRST)
     return place, base, (1 if wrapper == "ccldc" else 2) if plus else 0, wrapper
 
 
 def facts_of(run: RunRecord) -> dict[str, Any]:
-    """All that decides a run's numbers except its seed: settings, state of the data, plug-ins."""
+    """All that decides a run's numbers except its seed: settings, state of the data, plug-ins.
+
+    The profile is left out: all that it decides are settings.
+    """
     config = run.config
     plugins = {f"plugin.{name}": mark for name, mark in config.plugins.items()}
-    return {**config.identity, "fingerprint": config.fingerprint, **plugins}
+    settings = {name: value for name, value in config.identity.items() if name != "profile"}
+    return {**settings, "fingerprint": config.fingerprint, **plugins}
 
 
 def _key(facts: Facts) -> str:
@@ -61,15 +65,27 @@ def _shared(variants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _group(data: str, memory: int, runs: Sequence[RunRecord]) -> Group:
     shared = _shared([run.config.variant for run in runs])
     collected: dict[tuple[str, str], list[RunRecord]] = {}
+    usual = _usual(runs)
+    facts = {run.folder: {**usual[run.method], **facts_of(run)} for run in runs}
     for run in runs:
-        collected.setdefault((run.method, _key(facts_of(run))), []).append(run)
-    series = [Series(_once(some), facts_of(some[0])) for some in collected.values()]
+        collected.setdefault((run.method, _key(facts[run.folder])), []).append(run)
+    series = [Series(_once(some), facts[some[0].folder]) for some in collected.values()]
     named = _numbered([_named(one, series, shared) for one in series])
     named.sort(key=lambda s: (method_key(s.method), len(s.variant), s.label))
     whole = tuple(_with_gain(one, named) for one in named)
     best = {name: _best(name, whole) for name in MAIN}
     marked = {name: labels for name, labels in best.items() if labels}
     return Group(data, memory, whole, shared, marked)
+
+
+def _usual(runs: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
+    """By method, the values that nobody chose: what a run of an earlier version had as well."""
+    found: dict[str, dict[str, Any]] = {run.method: {} for run in runs}
+    for run in runs:
+        for name, value in facts_of(run).items():
+            if run.config.origins.get(name) in ("default", "preset"):
+                found[run.method].setdefault(name, value)
+    return found
 
 
 def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
@@ -81,7 +97,9 @@ def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
         if twin is None:
             kept.append(run)
             first |= {run.seed: run} if run.done else {}
-        elif twin.metrics != run.metrics:
+        elif any(
+            twin.metrics[name] != run.metrics[name] for name in {*twin.metrics} & {*run.metrics}
+        ):
             raise UserError(
                 f"{twin.folder} and {run.folder} have the same settings and the same seed "
                 f"{run.seed} but different numbers; give only the folder of one of the two"
@@ -142,21 +160,19 @@ def _with_gain(one: Series, group: Sequence[Series]) -> Series:
 
 
 def _unlike(wrapper: Series, base: Series) -> list[str]:
-    """What both have and differ in; the collaboration is the wrapper's own."""
-    return [
-        name
-        for name, value in wrapper.facts.items()
-        if name in base.facts
-        and not name.startswith("collaboration.")
-        and base.facts[name] != value
-    ]
+    """What they differ in; the collaboration and its plug-ins are the wrapper's own."""
+    own = ("collaboration.", "plugin.wrapper ", "plugin.teacher ")
+    names = dict.fromkeys(
+        name for name in (*wrapper.facts, *base.facts) if not name.startswith(own)
+    )
+    return [name for name in names if wrapper.facts.get(name) != base.facts.get(name)]
 
 
 def _why(one: Series, unlike: Sequence[str]) -> str:
     if "fingerprint" in unlike:
         return "no baseline on the same state of the data"
     named = zip(short_names(unlike), unlike, strict=True)
-    return "no baseline with " + ", ".join(f"{s}={shown(one.facts[n]):.40}" for s, n in named)
+    return "no baseline with " + ", ".join(f"{s}={shown(one.facts.get(n)):.40}" for s, n in named)
 
 
 def _common(a: Series, b: Series, metric: str = "AA") -> list[int]:

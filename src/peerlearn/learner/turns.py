@@ -1,0 +1,69 @@
+"""A lock that is fair: threads that ask while a learner learns must not wait for ever."""
+
+import threading
+from collections import deque
+from types import TracebackType
+
+_HANDED_OVER = -1  # no thread has this number
+
+
+class Turns:
+    """A lock that threads get in the order in which they asked; its holder may ask again.
+
+    Python's own lets a thread that releases and asks again at once overtake all that wait.
+
+    >>> turns = Turns()
+    >>> with turns, turns:
+    ...     print("inside")
+    inside
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._holder: int | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        if self._holder != me:
+            with self._guard:
+                gate = threading.Lock()
+                free = self._holder is None
+                if free:
+                    self._holder = me
+                else:
+                    gate.acquire()
+                    self._waiting.append(gate)
+            if not free:
+                self._wait(gate)
+                self._holder = me
+        self._depth += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._hand_over()
+
+    def _wait(self, gate: threading.Lock) -> None:
+        try:
+            gate.acquire()
+        except BaseException:  # Ctrl-C: leave the queue, or pass on what was just handed over
+            with self._guard:
+                handed = gate not in self._waiting
+                if not handed:
+                    self._waiting.remove(gate)
+            if handed:
+                self._hand_over()
+            raise
+
+    def _hand_over(self) -> None:
+        with self._guard:
+            self._holder = _HANDED_OVER if self._waiting else None
+            if self._waiting:
+                self._waiting.popleft().release()
