@@ -31,7 +31,12 @@ from peerlearn.runtime import keep_freed_memory, peak_memory, reset_peak_memory
 from peerlearn.stream import Batch
 
 CLASSES, MEMORY = 10, 200
-OWN_AUGMENTATION = {"ocm": "full", "gsa": "mirrored", "onpro": "transformed", "pcr": "full"}
+OWN_AUGMENTATION = {
+    "ocm": "full",
+    "gsa": "crop_grey_mirrored",
+    "onpro": "flip_grey_crop",
+    "pcr": "full",
+}
 
 
 def prepared(name: str, width: int) -> tuple[OnlineLearner, Iterator[Batch]]:

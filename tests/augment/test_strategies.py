@@ -3,9 +3,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from peerlearn.augment import Augment, full, gsa, onpro, partial, partial_shared
+from peerlearn.augment import (
+    Augment,
+    crop_flip,
+    crop_flip_shared,
+    crop_grey_mirrored,
+    flip_grey_crop,
+    full,
+)
 
-STRATEGIES: list[Augment] = [partial, partial_shared, full, gsa, onpro]
+STRATEGIES: list[Augment] = [crop_flip, crop_flip_shared, full, crop_grey_mirrored, flip_grey_crop]
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -37,7 +44,7 @@ def test_nothing_else_is_touched(augment: Augment) -> None:
 def test_any_batch_of_any_size_stays_a_batch_of_images(augment: Augment, b: int) -> None:
     for h, w in ((32, 32), (9, 20)):
         out = augment(images(b, h, w), generator())
-        assert out.shape == ((2 * b if augment is gsa else b), 3, h, w)
+        assert out.shape == ((2 * b if augment is crop_grey_mirrored else b), 3, h, w)
         assert ((out >= 0) & (out <= 1 + 1e-6)).all()
 
 
@@ -53,7 +60,7 @@ def offsets(x: Tensor, out: Tensor) -> list[tuple[int, int, bool]]:
 
 
 def test_partial_crops_half_of_the_images_each_at_its_own_offset() -> None:
-    found = offsets(images(80), partial(images(80), generator()))
+    found = offsets(images(80), crop_flip(images(80), generator()))
     cropped = [(top, left) for top, left, _ in found if (top, left) != (4, 4)]
     assert 25 < len(cropped) < 55
     assert len(set(cropped)) > 15
@@ -64,7 +71,7 @@ def test_partial_shared_crops_all_images_at_one_offset() -> None:
     rng, x = generator(), images(20)
     seen = set()
     for _ in range(5):
-        found = offsets(x, partial_shared(x, rng))
+        found = offsets(x, crop_flip_shared(x, rng))
         assert len({(top, left) for top, left, _ in found}) == 1
         assert len({mirrored for *_, mirrored in found}) == 2
         seen.add(found[0][:2])
@@ -72,11 +79,13 @@ def test_partial_shared_crops_all_images_at_one_offset() -> None:
 
 
 def test_gsa_appends_the_mirror_of_its_first_half() -> None:
-    first, second = gsa(images(7), generator()).chunk(2)
+    first, second = crop_grey_mirrored(images(7), generator()).chunk(2)
     assert torch.equal(second, first.flip(3))
 
 
-@pytest.mark.parametrize(("augment", "share"), [(full, 0.2), (gsa, 0.2), (onpro, 0.25)])
+@pytest.mark.parametrize(
+    ("augment", "share"), [(full, 0.2), (crop_grey_mirrored, 0.2), (flip_grey_crop, 0.25)]
+)
 def test_greys_are_as_frequent_as_stated(augment: Augment, share: float) -> None:
     out = augment(images(2000, 4, 4), generator())
     is_grey = (out.amax(1) - out.amin(1)).flatten(1).amax(1) < 1e-6

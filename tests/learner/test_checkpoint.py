@@ -238,7 +238,9 @@ def test_an_interrupted_step_leaves_nothing_behind(
     for batch in batches[:3]:
         broken.learn(*batch)
     broken.save(tmp_path)
-    monkeypatch.setattr(broken, "_discuss", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        broken, "_collaboration_losses", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         broken.learn(*batches[3])
     monkeypatch.undo()

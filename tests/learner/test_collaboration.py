@@ -16,10 +16,10 @@ from peerlearn import (
     ViewChain,
     small_net,
 )
-from peerlearn.learner import OWN, collaboration_of, discuss
+from peerlearn.learner import METHOD_BATCH, collaboration_loss, collaboration_of
 from peerlearn.learner.wrappers import WEIGHTS
 from peerlearn.losses import distill
-from peerlearn.methods.interface import Group
+from peerlearn.methods.interface import LabelledImages
 
 NET = partial(small_net, 4, width=4)
 CCL, CHAIN = (Edge(0, 0),), (Edge(0, 1), Edge(1, 2), Edge(2, 3))
@@ -32,7 +32,7 @@ def logits(seed: int, views: int = 4) -> dict[int, Tensor]:
 
 class TestTheLoss:
     student, teacher, y = logits(0), logits(1), torch.tensor([0, 1, 2, 3, 4, 0])
-    group = Group(torch.zeros(6), y)
+    group = LabelledImages(torch.zeros(6), y)
 
     def test_it_is_the_sum_written_out(self) -> None:
         s, t = self.student, self.teacher
@@ -41,7 +41,8 @@ class TestTheLoss:
         pairs = [(s[0], t[0]), (s[0], t[1]), (s[1], t[2]), (s[2], t[3])]
         lessons = sum(distill(a, b, temperature=4) for a, b in pairs)
         torch.testing.assert_close(
-            discuss(s, {"peer": t}, self.group, c).weighted(c), 0.5 * labels + 2 * lessons
+            collaboration_loss(s, {"peer": t}, self.group, c).weighted(c),
+            0.5 * labels + 2 * lessons,
         )
 
     def test_in_the_authors_profile_the_equal_view_is_the_hardest(self) -> None:
@@ -52,18 +53,22 @@ class TestTheLoss:
 
     def test_masked_classes_are_not_masked_in_lessons(self) -> None:
         c = collaboration_of("ccldc", "er_ace")
-        rivals = torch.tensor([True, True, True, True, True])
+        active_classes = torch.tensor([True, True, True, True, True])
         for hidden in (0, 3):
-            rivals[hidden] = False
+            active_classes[hidden] = False
         y = torch.tensor([1, 2, 4, 1, 2, 4])
         student = {v: z.clone().requires_grad_() for v, z in self.student.items()}
-        group = Group(torch.zeros(6), y, rivals)
-        found = discuss(student, {"peer": self.teacher}, group, c)
+        group = LabelledImages(torch.zeros(6), y, active_classes)
+        found = collaboration_loss(student, {"peer": self.teacher}, group, c)
         found.labels.backward(retain_graph=True)
-        assert all((z.grad is not None and z.grad[:, ~rivals] == 0).all() for z in student.values())
+        assert all(
+            (z.grad is not None and z.grad[:, ~active_classes] == 0).all() for z in student.values()
+        )
         found.lessons.backward()
         assert all(
-            (z.grad[:, ~rivals] != 0).any() for z in [*student.values()][:3] if z.grad is not None
+            (z.grad[:, ~active_classes] != 0).any()
+            for z in [*student.values()][:3]
+            if z.grad is not None
         )
 
 
@@ -77,7 +82,7 @@ class TestPresets:
             ("sdc", [(0, 1), (1, 2), (2, 3)], 1, "self"),
             ("sdc-easy-to-hard", [(1, 0), (2, 1), (3, 2)], 1, "self"),
             ("multiview", [], 1, "peer"),
-            ("untrained", [(OWN, OWN)], 1, "frozen"),
+            ("untrained", [(METHOD_BATCH, METHOD_BATCH)], 1, "frozen"),
         ]:
             c = collaboration_of(name, "er")
             assert c.edges == tuple(Edge(*ends, by=teacher) for ends in edges), name
@@ -155,7 +160,10 @@ class TestPeers:
         ({"peers": 0}, "peers must be at least 1"),
         ({"peers": 2, "edges": (Edge(0, 4),)}, "does not have; views are 0 to 3"),
         ({"peers": 1, "edges": CCL}, "needs at least 2 peers"),
-        ({"peers": 2, "edges": (Edge(OWN, OWN),)}, "only these teachers answer: frozen"),
+        (
+            {"peers": 2, "edges": (Edge(METHOD_BATCH, METHOD_BATCH),)},
+            "only these teachers answer: frozen",
+        ),
         ({"peers": 2, "edges": (Edge(0, 0, "oracle"),)}, "no teacher 'oracle'"),
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"label_weight": -1.0}, "label_weight must be at least 0"),

@@ -66,17 +66,17 @@ class TestCrossEntropyAmong:
     labels = torch.tensor([2, 3, 2, 3])
 
     def test_it_equals_the_authors_er_ace_loss(self) -> None:
-        rivals = torch.tensor([False, False, True, True, False, False])
-        close(cross_entropy_among(rivals, self.stream, self.labels), 0.6848514)
+        active_classes = torch.tensor([False, False, True, True, False, False])
+        close(cross_entropy_among(active_classes, self.stream, self.labels), 0.6848514)
         close(cross_entropy_among(None, self.memory, torch.tensor([0, 1, 2, 0, 1])), 2.15748)
 
     def test_classes_that_do_not_compete_get_no_gradient(self) -> None:
         logits = self.stream.clone().requires_grad_()
-        rivals = torch.tensor([False, True, True, True, False, True])
-        cross_entropy_among(rivals, logits, self.labels).backward()
+        active_classes = torch.tensor([False, True, True, True, False, True])
+        cross_entropy_among(active_classes, logits, self.labels).backward()
         assert logits.grad is not None
-        assert (logits.grad[:, ~rivals] == 0).all()
-        assert (logits.grad[:, rivals] != 0).all()
+        assert (logits.grad[:, ~active_classes] == 0).all()
+        assert (logits.grad[:, active_classes] != 0).all()
 
     def test_without_a_choice_all_classes_compete(self) -> None:
         everyone = torch.ones(6, dtype=torch.bool)

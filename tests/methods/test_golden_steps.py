@@ -8,7 +8,7 @@ from peerlearn.losses import class_means
 from peerlearn.methods import ERACE, GSA
 from peerlearn.methods.feedback import pair_counts
 from peerlearn.methods.gsa import GSADraw
-from peerlearn.methods.interface import Group
+from peerlearn.methods.interface import LabelledImages
 from peerlearn.stream import StreamInfo
 
 
@@ -37,9 +37,9 @@ def test_a_gsa_step_equals_the_authors() -> None:
     }
     current, balanced = torch.tensor([2, 3, 3, 2] * 2), torch.tensor([0, 1, 1, 0, 2, 3, 3, 2] * 2)
     draw = GSADraw(
-        stream=Group(torch.zeros(2), torch.tensor([2, 3])),
-        current=Group(torch.zeros(8), current),
-        balanced=Group(torch.zeros(16), balanced),
+        stream=LabelledImages(torch.zeros(2), torch.tensor([2, 3])),
+        current=LabelledImages(torch.zeros(8), current),
+        balanced=LabelledImages(torch.zeros(16), balanced),
         slots=slice(2, 4),
         warm=False,
     )
@@ -60,28 +60,30 @@ def test_a_gsa_step_in_the_warm_up_weighs_all_classes_alike() -> None:
     peer = Parrot(logits[0], logits[1])
     peer.buffers = {name: torch.full((4,), 7.0) for name in ("count", "own", "others")}
     y = torch.tensor([0, 1, 0, 1] * 2)
-    group = Group(torch.zeros(8), y)
+    group = LabelledImages(torch.zeros(8), y)
     draw = GSADraw(group, group, group, slots=slice(0, 2), warm=True)
     expected = F.cross_entropy(logits[0][:, :2], y) + 2 * F.cross_entropy(logits[1][:, :2], y)
     torch.testing.assert_close(gsa.loss(peer, draw).loss, expected)  # type: ignore[arg-type]
 
 
-class TestERACERivals:
+class TestERACEActiveClasses:
     labels, seen = torch.tensor([2, 3, 2, 3]), torch.tensor([1, 1, 1, 1, 0, 0]).bool()
 
     def test_by_the_paper_all_unseen_classes_compete(self) -> None:
-        rivals = ERACE(StreamInfo(num_classes=6)).rivals(self.labels, self.seen)
-        assert rivals.tolist() == [False, False, True, True, True, True]
+        active_classes = ERACE(StreamInfo(num_classes=6)).active_classes(self.labels, self.seen)
+        assert active_classes.tolist() == [False, False, True, True, True, True]
 
     def test_in_the_authors_code_only_ids_below_the_batch_size_do(self) -> None:
         method = ERACE(StreamInfo(num_classes=6), unseen="first_batch_ids")
-        rivals = method.rivals(self.labels, self.seen)
-        assert rivals.tolist() == [False, False, True, True, False, False]
+        active_classes = method.active_classes(self.labels, self.seen)
+        assert active_classes.tolist() == [False, False, True, True, False, False]
 
     def test_the_authors_rule_looks_at_the_ids_of_the_data_set(self) -> None:
         stream = StreamInfo(num_classes=6, class_ids=(5, 4, 3, 2, 1, 0))
-        rivals = ERACE(stream, unseen="first_batch_ids").rivals(self.labels, self.seen)
-        assert rivals.tolist() == [False, False, True, True, True, True]
+        active_classes = ERACE(stream, unseen="first_batch_ids").active_classes(
+            self.labels, self.seen
+        )
+        assert active_classes.tolist() == [False, False, True, True, True, True]
 
 
 class TestFeedbackCounts:

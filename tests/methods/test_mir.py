@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from peerlearn import ClassStream, StreamInfo, UserError, WithHead, small_net
-from peerlearn.methods.interface import Group
+from peerlearn.methods.interface import LabelledImages
 from peerlearn.methods.mir import MIR
 from peerlearn.peer import AdamW, Peer, PeerModel
 
@@ -42,10 +42,10 @@ def peer_of(build: Callable[[], nn.Module]) -> Peer:
     return Peer(build, lambda _: None, AdamW(), seed=0, index=0, device=torch.device("cpu"))
 
 
-def group(size: int, pixels: int = 8, seed: int = 0) -> Group:
+def group(size: int, pixels: int = 8, seed: int = 0) -> LabelledImages:
     rng = torch.Generator().manual_seed(seed)
     x = torch.rand(size, 3, pixels, pixels, generator=rng)
-    return Group(x, torch.randint(CLASSES, (size,), generator=rng))
+    return LabelledImages(x, torch.randint(CLASSES, (size,), generator=rng))
 
 
 def method(**settings: Any) -> MIR:
@@ -138,9 +138,11 @@ class TestWhatIsReplayed:
         learner = build("mir+ccldc", memory=20, replay_batch=2, candidates=5)
         learn_some(learner, stream, 3)
         rises = [torch.tensor([0.0, 4, 1, 3, 0]), torch.tensor([4.0, 0, 1, 3, 0])]
-        offered: list[Group] = []
+        offered: list[LabelledImages] = []
 
-        def told(_self: MIR, _model: PeerModel, _stream: Group, candidates: Group) -> Tensor:
+        def told(
+            _self: MIR, _model: PeerModel, _stream: LabelledImages, candidates: LabelledImages
+        ) -> Tensor:
             offered.append(candidates)
             return rises[len(offered) - 1]
 

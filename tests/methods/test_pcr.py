@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from peerlearn import ClassStream, StreamInfo
 from peerlearn.losses import proxy_contrast
 from peerlearn.memory import Reservoir
-from peerlearn.methods.interface import Group, Progress
+from peerlearn.methods.interface import LabelledImages, Progress
 from peerlearn.methods.pcr import PCR, CosineHead, PairDraw
 
 
@@ -108,7 +108,7 @@ class TestCosineHead:
 
 class TestAStep:
     method = PCR(StreamInfo(num_classes=4), replay_batch=6)
-    batch = Group(torch.rand(2, 3, 8, 8), torch.tensor([2, 3]))
+    batch = LabelledImages(torch.rand(2, 3, 8, 8), torch.tensor([2, 3]))
     progress = Progress(torch.full((4,), -1))
 
     def memory(self, rows: int = 20, capacity: int = 20) -> Reservoir:
@@ -147,7 +147,7 @@ class TestAStep:
         assert draw is not None
         (group,) = self.method.groups(draw, torch.Generator())
         assert torch.equal(group.x, torch.cat([draw.pairs[1].x[:6], self.batch.x]))
-        assert group.rivals is group.mix is None
+        assert group.active_classes is group.mix is None
 
     def test_is_not_taken_while_there_is_nothing_to_replay(self) -> None:
         assert self.draw(self.memory(rows=0)) is None

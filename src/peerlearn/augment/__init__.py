@@ -5,11 +5,11 @@ from peerlearn.augment.strategies import (
     AUGMENTATIONS,
     Augment,
     Augmentation,
+    crop_flip,
+    crop_flip_shared,
+    crop_grey_mirrored,
+    flip_grey_crop,
     full,
-    gsa,
-    onpro,
-    partial,
-    partial_shared,
 )
 from peerlearn.augment.views import ViewChain
 
@@ -18,11 +18,11 @@ __all__ = [
     "Augment",
     "Augmentation",
     "ViewChain",
+    "crop_flip",
+    "crop_flip_shared",
+    "crop_grey_mirrored",
+    "flip_grey_crop",
     "full",
-    "gsa",
-    "onpro",
-    "partial",
-    "partial_shared",
     "rot16",
     "rot16_labels",
 ]

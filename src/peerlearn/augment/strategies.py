@@ -18,7 +18,7 @@ Augmentation = Literal["full", "crop_flip", "crop_flip_shared"]  # by name, see 
 PAD = 4  # pixels of black around an image before it is cropped back to its size
 
 
-def partial(x: Tensor, rng: torch.Generator) -> Tensor:
+def crop_flip(x: Tensor, rng: torch.Generator) -> Tensor:
     """Crop with chance 0.5, then mirror with chance 0.5 (the paper's words). (B, C, H, W)."""
     corners = ops.draw_corners(len(x), PAD, rng)
     corners[ops.draw_mask(len(x), 0.5, rng)] = PAD  # the corner that crops nothing
@@ -26,7 +26,7 @@ def partial(x: Tensor, rng: torch.Generator) -> Tensor:
     return ops.mirror(ops.crop(x, corners, pad=PAD), flips)
 
 
-def partial_shared(x: Tensor, rng: torch.Generator) -> Tensor:
+def crop_flip_shared(x: Tensor, rng: torch.Generator) -> Tensor:
     """Crop always, all images alike, then mirror with chance 0.5 (the authors' code).
 
     Shape (B, C, H, W).
@@ -46,7 +46,7 @@ def full(x: Tensor, rng: torch.Generator) -> Tensor:
     return ops.greyscale(ops.jitter(x, jitter), greys)
 
 
-def gsa(x: Tensor, rng: torch.Generator) -> Tensor:
+def crop_grey_mirrored(x: Tensor, rng: torch.Generator) -> Tensor:
     """Resized crop and grey, then all of it again mirrored: (B, 3, H, W) to (2 * B, 3, H, W).
 
     Labels are repeated to match: torch.cat([y, y]).
@@ -57,7 +57,7 @@ def gsa(x: Tensor, rng: torch.Generator) -> Tensor:
     return torch.cat([x, x.flip(3)])
 
 
-def onpro(x: Tensor, rng: torch.Generator) -> Tensor:
+def flip_grey_crop(x: Tensor, rng: torch.Generator) -> Tensor:
     """Mirror, grey, and a resized crop that may look beyond its box. (B, 3, H, W)."""
     flips = ops.draw_mask(len(x), 0.5, rng)
     greys = ops.draw_mask(len(x), 0.25, rng)
@@ -72,6 +72,6 @@ def _size(x: Tensor) -> tuple[int, int]:
 
 AUGMENTATIONS: dict[Augmentation, Augment] = {
     "full": full,
-    "crop_flip": partial,
-    "crop_flip_shared": partial_shared,
+    "crop_flip": crop_flip,
+    "crop_flip_shared": crop_flip_shared,
 }

@@ -6,10 +6,10 @@ from peerlearn.registry import Registry, lazy
 
 if TYPE_CHECKING:
     from peerlearn.learner.build import build_learner as build_learner
-    from peerlearn.learner.collaboration import OWN as OWN
+    from peerlearn.learner.collaboration import METHOD_BATCH as METHOD_BATCH
     from peerlearn.learner.collaboration import Collaboration as Collaboration
     from peerlearn.learner.collaboration import Edge as Edge
-    from peerlearn.learner.collaboration import discuss as discuss
+    from peerlearn.learner.collaboration import collaboration_loss as collaboration_loss
     from peerlearn.learner.online import OnlineLearner as OnlineLearner
     from peerlearn.learner.predictor import Predictor as Predictor
     from peerlearn.learner.teachers import Teacher as Teacher
@@ -28,7 +28,7 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
     __getattr__ = lazy(
         __name__,
         {
-            "OWN": "collaboration",
+            "METHOD_BATCH": "collaboration",
             "Collaboration": "collaboration",
             "Edge": "collaboration",
             "OnlineLearner": "online",
@@ -37,7 +37,7 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
             "Wrapper": "wrappers",
             "WrapperBase": "wrappers",
             "build_learner": "build",
-            "discuss": "collaboration",
+            "collaboration_loss": "collaboration",
             "collaboration_of": "wrappers",
         },
     )

@@ -30,7 +30,7 @@ SCHEMA = 2
 _KEYS = ("schema", "tensors", "sha256", "settings", "state", "extra")
 _TENSOR_FILES = ("tensors-0.safetensors", "tensors-1.safetensors")
 # what comes or grows with rows and steps: not there, or smaller, in a learner that was just built
-_GROWS = re.compile(r"memory\.|progress\.notes\.|peer\d+\.(optimizer|buffers)\.")
+_GROWS = re.compile(r"memory\.|progress\.carry\.|peer\d+\.(optimizer|buffers)\.")
 
 
 def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:

@@ -11,11 +11,11 @@ from peerlearn.augment import ViewChain
 from peerlearn.errors import did_you_mean
 from peerlearn.learner import TEACHERS
 from peerlearn.losses import distill
-from peerlearn.methods.interface import Group
+from peerlearn.methods.interface import LabelledImages
 from peerlearn.methods.replay import classification_loss
 from peerlearn.settings import Settings, setting
 
-OWN = -1  # the batch that a method itself trains on, instead of a view of the chain
+METHOD_BATCH = -1  # the batch that a method itself trains on, instead of a view of the chain
 
 Logits = Mapping[int, Tensor]  # (B, C) by view
 
@@ -29,7 +29,7 @@ class Edge(NamedTuple):
     weight: float = 1.0
 
 
-def level(*views: int, by: str = "peer") -> tuple[Edge, ...]:
+def same_view(*views: int, by: str = "peer") -> tuple[Edge, ...]:
     """Student and teacher look at the same view."""
     return tuple(Edge(view, view, by) for view in views)
 
@@ -78,8 +78,8 @@ class Collaboration(Lessons):
 
     Args:
         peers: networks that learn, all on the same images.
-        edges: the lessons. View 0 is the image itself, later ones are harder, OWN is the batch that
-            the method trains on.
+        edges: the lessons. View 0 is the image itself, later ones are harder, METHOD_BATCH is the
+            batch that the method trains on.
         label_weight: of the classification loss on every view (lambda1).
         lesson_weight: of the lessons (lambda2).
         temperature: by which answers are softened in a lesson.
@@ -87,7 +87,7 @@ class Collaboration(Lessons):
         base_weight: of the method's own loss; 1, but for ER in the authors' code.
         teachers: settings of teachers, by the teacher's name.
 
-    >>> Collaboration(peers=2, edges=level(0) + hard_to_easy(3), lesson_weight=1).student_views
+    >>> Collaboration(peers=2, edges=same_view(0) + hard_to_easy(3), lesson_weight=1).student_views
     (0, 1, 2, 3)
     """
 
@@ -100,7 +100,7 @@ class Collaboration(Lessons):
     def _edges_can_be_followed(self) -> Self:
         for edge in self.edges:
             ends = (edge.student, edge.teacher)
-            if not all(OWN <= view <= self.chain.stages for view in ends):
+            if not all(METHOD_BATCH <= view <= self.chain.stages for view in ends):
                 raise ValueError(
                     f"{edge} names a view that a chain of {self.chain.stages} stages does not "
                     f"have; views are 0 to {self.chain.stages}"
@@ -109,11 +109,13 @@ class Collaboration(Lessons):
                 raise ValueError(
                     did_you_mean(f"there is no teacher {edge.by!r}", edge.by, TEACHERS)
                 )
-            if OWN in ends and (ends != (OWN, OWN) or not TEACHERS[edge.by].answers_any_batch):
+            if METHOD_BATCH in ends and (
+                ends != (METHOD_BATCH, METHOD_BATCH) or not TEACHERS[edge.by].answers_any_batch
+            ):
                 able = [name for name, teacher in TEACHERS.items() if teacher.answers_any_batch]
                 raise ValueError(
                     f"{edge} is on the method's own batch, where only these teachers answer: "
-                    f"{', '.join(able)}; take Edge(OWN, OWN, by={able[0]!r})"
+                    f"{', '.join(able)}; take Edge(METHOD_BATCH, METHOD_BATCH, by={able[0]!r})"
                 )
             if edge.by == "peer" and self.peers < 2:
                 raise ValueError(
@@ -122,14 +124,14 @@ class Collaboration(Lessons):
         return self
 
     @property
-    def own_edges(self) -> tuple[Edge, ...]:
+    def method_batch_edges(self) -> tuple[Edge, ...]:
         """The edges on the method's own batch."""
-        return tuple(edge for edge in self._followed if edge.student == OWN)
+        return tuple(edge for edge in self._followed if edge.student == METHOD_BATCH)
 
     @property
     def view_edges(self) -> tuple[Edge, ...]:
         """The edges between views of the chain."""
-        return tuple(edge for edge in self._followed if edge.student != OWN)
+        return tuple(edge for edge in self._followed if edge.student != METHOD_BATCH)
 
     @property
     def _followed(self) -> tuple[Edge, ...]:
@@ -152,7 +154,7 @@ class Collaboration(Lessons):
         return tuple(sorted({edge.teacher for edge in self.view_edges if edge.by == teacher}))
 
 
-class Discussion(NamedTuple):
+class CollaborationLoss(NamedTuple):
     """The collaborative part of one student's loss, its two sums unweighted."""
 
     labels: Tensor
@@ -163,9 +165,9 @@ class Discussion(NamedTuple):
         return c.label_weight * self.labels + c.lesson_weight * self.lessons
 
 
-def discuss(
-    student: Logits, teachers: Mapping[str, Logits], group: Group, c: Collaboration
-) -> Discussion:
+def collaboration_loss(
+    student: Logits, teachers: Mapping[str, Logits], group: LabelledImages, c: Collaboration
+) -> CollaborationLoss:
     """What a student makes of a group. student[v], teachers[name][v]: logits (B, C) on view v."""
     zero = group.y.new_zeros((), dtype=torch.float32)
     labels = [classification_loss(student[view], group) for view in c.label_views]
@@ -174,4 +176,4 @@ def discuss(
         * distill(student[edge.student], teachers[edge.by][edge.teacher], temperature=c.temperature)
         for edge in c.view_edges
     ]
-    return Discussion(torch.stack(labels).sum() if labels else zero, sum(lessons, zero))
+    return CollaborationLoss(torch.stack(labels).sum() if labels else zero, sum(lessons, zero))

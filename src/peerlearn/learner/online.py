@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from peerlearn.errors import UserError
 from peerlearn.learner import TEACHERS, checkpoint
-from peerlearn.learner.collaboration import Collaboration, Discussion, discuss
+from peerlearn.learner.collaboration import Collaboration, CollaborationLoss, collaboration_loss
 from peerlearn.learner.inputs import checked_images, checked_labels
 from peerlearn.learner.predictor import Images, Predictor
 from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
@@ -20,7 +20,7 @@ from peerlearn.learner.turns import Turns
 from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
-from peerlearn.methods.interface import Group, Method, Outcome, Progress
+from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
 from peerlearn.methods.replay import images
 from peerlearn.peer.model import PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
@@ -121,7 +121,7 @@ class OnlineLearner:
     # --- learning
 
     def learn(self, x: Images, y: Images) -> dict[str, float]:
-        """Take a step per peer on a batch of the stream, then remember the batch.
+        """Take a step per peer on a batch of the stream, then offer the batch to the memory.
 
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
         classes. Returns the losses by name, mean over the peers; empty if the method took no step.
@@ -129,7 +129,7 @@ class OnlineLearner:
         with self._turns:
             raw = checked_images(x, self.image_shape).to(self.device)
             labels = checked_labels(y, len(raw), self.method.stream.num_classes).to(self.device)
-            batch = Group(images(raw), labels)
+            batch = LabelledImages(images(raw), labels)
             self.method.check(batch, self.progress)
             if self.image_shape is None:
                 self._check_heads(raw[:1])
@@ -137,7 +137,7 @@ class OnlineLearner:
             self.predictor.refresh()
             return losses
 
-    def _learn(self, raw: Tensor, batch: Group) -> dict[str, float]:
+    def _learn(self, raw: Tensor, batch: LabelledImages) -> dict[str, float]:
         """Learn a batch that has been checked. raw: (B, 3, H, W) uint8."""
         progress = self.progress.meeting(batch.y)
         losses: dict[str, float] = {}
@@ -145,14 +145,16 @@ class OnlineLearner:
         with private_randomness(self.rngs["layers"], self.device):
             for _ in range(self.updates):
                 losses, outcomes = self._update(batch, progress)
-        remember = _mean_over_peers([outcome.remember for outcome in outcomes])
-        self.memory.add(self.rngs["memory"], x=raw, y=batch.y, **remember)
-        notes = _mean_over_peers([outcome.notes for outcome in outcomes])
-        self.progress = progress.after_batch(notes)
+        store = _mean_over_peers([outcome.store for outcome in outcomes])
+        self.memory.add(self.rngs["memory"], x=raw, y=batch.y, **store)
+        carry = _mean_over_peers([outcome.carry for outcome in outcomes])
+        self.progress = progress.after_batch(carry)
         self.predictor.image_shape = tuple(raw.shape[1:])
         return losses
 
-    def _update(self, batch: Group, progress: Progress) -> tuple[dict[str, float], list[Outcome]]:
+    def _update(
+        self, batch: LabelledImages, progress: Progress
+    ) -> tuple[dict[str, float], list[Outcome]]:
         """One step of every peer; all losses are computed before any of them moves."""
         c = self.collaboration
         for peer in self.peers:  # a step that was interrupted may have left some
@@ -164,18 +166,18 @@ class OnlineLearner:
         outcomes, losses = [], []
         for peer in self.peers:
             outcome = self.method.loss(peer, draw)
-            lessons = self._own_lessons(outcome)
+            lessons = self._method_batch_lessons(outcome)
             peer.backward(c.base_weight * outcome.loss + c.lesson_weight * lessons)
             outcomes.append(outcome._replace(answers=[]))  # their graph is spent
             losses.append({"base": outcome.loss.detach(), "lessons": lessons.detach()})
         if c.student_views:
             groups = self.method.groups(draw, self.rngs["views"])
-            for peer, discussion, loss in zip(
-                self.peers, self._discuss(groups), losses, strict=True
+            for peer, found, loss in zip(
+                self.peers, self._collaboration_losses(groups), losses, strict=True
             ):
-                peer.backward(discussion.weighted(c))
-                loss["labels"] = discussion.labels.detach()
-                loss["lessons"] += discussion.lessons.detach()
+                peer.backward(found.weighted(c))
+                loss["labels"] = found.labels.detach()
+                loss["lessons"] += found.lessons.detach()
         means = {name: float(value) for name, value in _mean_over_peers(losses).items()}
         if not np.isfinite(list(means.values())).all():
             raise UserError(
@@ -188,21 +190,21 @@ class OnlineLearner:
             teacher.after_step()
         return means, outcomes
 
-    def _own_lessons(self, outcome: Outcome) -> Tensor:
+    def _method_batch_lessons(self, outcome: Outcome) -> Tensor:
         """Lessons on the batches that the method itself trained on."""
         lessons = outcome.loss.new_zeros(())
-        for edge in self.collaboration.own_edges:
+        for edge in self.collaboration.method_batch_edges:
             for x, logits in outcome.answers:
                 teacher = self.teachers[edge.by].answer_batch(x)
                 lesson = distill(logits, teacher, temperature=self.collaboration.temperature)
                 lessons = lessons + edge.weight * lesson
         return lessons
 
-    def _discuss(self, groups: Sequence[Group]) -> list[Discussion]:
+    def _collaboration_losses(self, groups: Sequence[LabelledImages]) -> list[CollaborationLoss]:
         """The collaborative loss of every peer: the same pixels for all, each view on its own."""
         c = self.collaboration
         asked = {name: c.views_asked_of(name) for name in self.teachers}
-        found: list[list[Discussion]] = [[] for _ in self.peers]
+        found: list[list[CollaborationLoss]] = [[] for _ in self.peers]
         for group in groups:
             views = c.chain(group.x, self.rngs["views"])
             students = [logits_by_view(p.model, c.student_views, views) for p in self.peers]
@@ -214,9 +216,9 @@ class OnlineLearner:
             }
             for i, parts in enumerate(found):
                 taught = {name: answer[i] for name, answer in answers.items()}
-                parts.append(discuss(students[i], taught, group, c))
+                parts.append(collaboration_loss(students[i], taught, group, c))
         return [
-            Discussion(*(torch.stack(sums).sum() for sums in zip(*parts, strict=True)))
+            CollaborationLoss(*(torch.stack(sums).sum() for sums in zip(*parts, strict=True)))
             for parts in found
         ]
 

@@ -61,11 +61,11 @@ class Predictor:
         """(B, C): the mean of the peers' logits, or one peer's."""
         if peer is not None and not 0 <= peer < len(self.models):
             raise UserError(f"peer must be from 0 to {len(self.models) - 1}, got {peer}")
-        return self._ask(x, PeerModel.logits, peer)
+        return self._forward_eval(x, PeerModel.logits, peer)
 
     def features(self, x: Images) -> Tensor:
         """(B, D): the mean of the peers' features."""
-        return self._ask(x, PeerModel.features, None)
+        return self._forward_eval(x, PeerModel.features, None)
 
     def nearest_mean(self, x: Images) -> Tensor:
         """The class of the nearest class mean, (B,).
@@ -83,7 +83,7 @@ class Predictor:
             return held[distances.argmin(dim=1)]
 
     @torch.no_grad()
-    def _ask(
+    def _forward_eval(
         self, x: Images, answer: Callable[[PeerModel, Tensor], Tensor], peer: int | None
     ) -> Tensor:
         raw = checked_images(x, self.image_shape)
@@ -107,7 +107,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def _evaluating_twin(module: M, known: dict[int, nn.Module]) -> M:
-    """A module of its own around the same tensors: its mode and what it notes down are its alone.
+    """A module of its own around the same tensors: its mode and what it keeps are its alone.
 
     Not a deep copy, which modules that hold results or locks do not allow.
     """

@@ -9,14 +9,14 @@ from typing_extensions import override
 from peerlearn.augment import ViewChain
 from peerlearn.learner import WRAPPERS
 from peerlearn.learner.collaboration import (
-    OWN,
+    METHOD_BATCH,
     Collaboration,
     Edge,
     Lessons,
     easy_to_hard,
     hard_to_easy,
-    level,
     number_of_peers,
+    same_view,
     softening,
     weight_of_labels,
     weight_of_lessons,
@@ -88,7 +88,7 @@ class Wrapper(WrapperBase):
 
 
 class PeerWrapper(Wrapper):
-    """Base of the wrappers in which peers compare notes on the image itself."""
+    """Base of the wrappers with a lesson on a view that all peers have in common."""
 
     equal_view: Literal["image", "hardest"] = setting(
         "image", "view that peers have in common: the image, or (authors) the last of the chain"
@@ -110,7 +110,7 @@ class PeerWrapper(Wrapper):
 
     def in_common(self, stages: int) -> tuple[Edge, ...]:
         """The lesson on the view that peers have in common."""
-        return level(stages if self.equal_view == "hardest" else 0)
+        return same_view(stages if self.equal_view == "hardest" else 0)
 
 
 class CCLDC(PeerWrapper):
@@ -149,7 +149,7 @@ class CCLDCSameDifficulty(PeerWrapper):
 
     @override
     def edges(self) -> tuple[Edge, ...]:
-        return self.in_common(self.chain.stages) + level(*range(1, self.chain.stages + 1))
+        return self.in_common(self.chain.stages) + same_view(*range(1, self.chain.stages + 1))
 
 
 class CCL(PeerWrapper):
@@ -212,7 +212,7 @@ class Untrained(Wrapper):
 
     @override
     def edges(self) -> tuple[Edge, ...]:
-        return level(OWN, by="frozen")
+        return same_view(METHOD_BATCH, by="frozen")
 
 
 def collaboration_of(

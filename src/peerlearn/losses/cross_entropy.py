@@ -5,24 +5,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def cross_entropy_among(rivals: Tensor | None, logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy where only `rivals` compete; the others get no gradient.
+def cross_entropy_among(active_classes: Tensor | None, logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy where only `active_classes` compete; the others get no gradient.
 
-    rivals: (C,) bool, None for all; logits: (B, C); labels: (B,), each a rival.
+    active_classes: (C,) bool, None for all; logits: (B, C); labels: (B,), each a rival.
     """
-    if rivals is not None:
-        logits = logits.masked_fill(~rivals, -1e9)
+    if active_classes is not None:
+        logits = logits.masked_fill(~active_classes, -1e9)
     return F.cross_entropy(logits, labels)
 
 
-def mixup_cross_entropy(logits: Tensor, labels: Tensor, others: Tensor, share: Tensor) -> Tensor:
-    """Mean of (1 - share) CE(labels) + share CE(others): images that are partly another's.
+def mixup_cross_entropy(logits: Tensor, labels: Tensor, others: Tensor, weight: Tensor) -> Tensor:
+    """Mean of (1 - weight) CE(labels) + weight CE(others): images that are partly another's.
 
-    logits: (B, C); labels, others: (B,); share: (B,) in [0, 1], 0 for an image of one class.
+    logits: (B, C); labels, others: (B,); weight: (B,) in [0, 1], 0 for an image of one class.
     """
     own = F.cross_entropy(logits, labels, reduction="none")
     foreign = F.cross_entropy(logits, others, reduction="none")
-    return torch.lerp(own, foreign, share).mean()
+    return torch.lerp(own, foreign, weight).mean()
 
 
 def balance_weights(count: Tensor, own: Tensor, others: Tensor) -> Tensor:

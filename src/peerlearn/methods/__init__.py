@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from peerlearn.methods.er_ace import ERACE as ERACE
     from peerlearn.methods.gsa import GSA as GSA
     from peerlearn.methods.interface import Answer as Answer
-    from peerlearn.methods.interface import Group as Group
+    from peerlearn.methods.interface import LabelledImages as LabelledImages
     from peerlearn.methods.interface import Method as Method
     from peerlearn.methods.interface import MethodSettings as MethodSettings
     from peerlearn.methods.interface import Outcome as Outcome
@@ -38,7 +38,7 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
             "ER": "er",
             "ERACE": "er_ace",
             "GSA": "gsa",
-            "Group": "interface",
+            "LabelledImages": "interface",
             "Method": "interface",
             "MethodSettings": "interface",
             "MIR": "mir",

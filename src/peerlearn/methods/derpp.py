@@ -10,17 +10,24 @@ from typing_extensions import override
 
 from peerlearn.augment import AUGMENTATIONS, Augmentation
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import Answer, Group, Method, MethodSettings, Outcome, Progress
+from peerlearn.methods.interface import (
+    Answer,
+    LabelledImages,
+    Method,
+    MethodSettings,
+    Outcome,
+    Progress,
+)
 from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.peer.peer import Peer
 from peerlearn.settings import setting
 
 
 class DarkDraw(NamedTuple):
-    """Groups as the peers discuss them and as the method trains on them, and what to match."""
+    """Groups as the peers see them and as the method trains on them, and what to match."""
 
-    group: Group
-    train: list[Group]  # the stream, and a draw of the memory if there is one
+    group: LabelledImages
+    train: list[LabelledImages]  # the stream, and a draw of the memory if there is one
     dark_x: Tensor | None  # (B, 3, H, W) another draw, augmented ...
     dark_logits: Tensor | None  # (B, C) ... and what was answered when those images came by
 
@@ -50,7 +57,7 @@ class DERPP(Method[DarkDraw]):
 
     @override
     def draw(
-        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
+        self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> DarkDraw:
         """The stream batch and two independent draws of the memory."""
         augment, count = AUGMENTATIONS[self.settings.augment], self.settings.replay_batch
@@ -72,9 +79,9 @@ class DERPP(Method[DarkDraw]):
                 peer.logits(draw.dark_x), draw.dark_logits
             )
             loss = loss + self.settings.beta * classification_loss(answers[1].logits, draw.train[1])
-        return Outcome(loss, answers, remember={"logits": answers[0].logits.detach()})
+        return Outcome(loss, answers, store={"logits": answers[0].logits.detach()})
 
     @override
-    def groups(self, draw: DarkDraw, rng: torch.Generator) -> list[Group]:
+    def groups(self, draw: DarkDraw, rng: torch.Generator) -> list[LabelledImages]:
         """Stream and memory B, as one group."""
         return [draw.group]

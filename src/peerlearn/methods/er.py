@@ -5,7 +5,7 @@ from typing_extensions import override
 
 from peerlearn.augment import AUGMENTATIONS, Augmentation
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import Group, MethodSettings, Progress
+from peerlearn.methods.interface import LabelledImages, MethodSettings, Progress
 from peerlearn.methods.replay import Replay, ReplayMethod, joined, replayed
 from peerlearn.settings import setting
 
@@ -32,7 +32,7 @@ class ER(ReplayMethod):
 
     @override
     def draw(
-        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
+        self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> Replay | None:
         """Memory images and the stream batch, with the full augmentation."""
         if memory.capacity and not len(memory):
@@ -42,7 +42,7 @@ class ER(ReplayMethod):
             batch = joined(replayed(rows), batch)
         return self.train_on(batch, rng)
 
-    def train_on(self, batch: Group, rng: torch.Generator) -> Replay:
+    def train_on(self, batch: LabelledImages, rng: torch.Generator) -> Replay:
         """One group, as it is and augmented."""
         augment = AUGMENTATIONS[self.settings.augment]
         return Replay([batch], train=[batch._replace(x=augment(batch.x, rng))])

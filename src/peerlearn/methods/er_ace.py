@@ -8,7 +8,7 @@ from torch import Tensor
 
 from peerlearn.augment import AUGMENTATIONS, Augmentation
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import Group, MethodSettings, Progress
+from peerlearn.methods.interface import LabelledImages, MethodSettings, Progress
 from peerlearn.methods.replay import Replay, ReplayMethod, replayed
 from peerlearn.settings import setting
 
@@ -40,23 +40,23 @@ class ERACE(ReplayMethod):
         "unseen": "first_batch_ids",
     }
 
-    def rivals(self, labels: Tensor, seen: Tensor) -> Tensor:
+    def active_classes(self, labels: Tensor, seen: Tensor) -> Tensor:
         """The classes that compete in the stream loss, (C,) bool.
 
         labels: (B,) of the stream batch; seen: (C,) bool, the batch included.
         """
-        rivals = ~seen
+        active_classes = ~seen
         if self.settings.unseen == "first_batch_ids":
             ids = self.stream.class_ids or range(self.stream.num_classes)
-            rivals &= torch.tensor(ids, device=seen.device) < len(labels)
-        rivals[labels] = True
-        return rivals
+            active_classes &= torch.tensor(ids, device=seen.device) < len(labels)
+        active_classes[labels] = True
+        return active_classes
 
     def draw(
-        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
+        self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> Replay:
-        """The stream batch among its rivals, and memory images among all classes."""
-        groups = [batch._replace(rivals=self.rivals(batch.y, progress.seen))]
+        """The stream batch among its active_classes, and memory images among all classes."""
+        groups = [batch._replace(active_classes=self.active_classes(batch.y, progress.seen))]
         if len(memory):
             groups.append(replayed(memory.draw(self.settings.replay_batch, rng)))
         augment = AUGMENTATIONS[self.settings.augment]

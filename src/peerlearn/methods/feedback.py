@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import Group, Mix
+from peerlearn.methods.interface import LabelledImages, Mix
 from peerlearn.methods.replay import joined, replayed
 
 
@@ -41,12 +41,12 @@ def pair_counts(prototypes: Tensor, total: int, rng: torch.Generator) -> list[tu
 
 
 def prototype_feedback(
-    plain: Group,
+    plain: LabelledImages,
     memory: Memory,
     prototypes: Tensor,
     rates: FeedbackRates,
     rng: torch.Generator,
-) -> Group:
+) -> LabelledImages:
     """As many images as `plain`: part of it, some mixed, and images of classes that lie close."""
     size = len(plain.y)
     uniform = int(size * rates.uniform)
@@ -56,22 +56,24 @@ def prototype_feedback(
     parts = [_uniform_part(plain, uniform, rates.mixing, rng)]
     for first, second, count in pairs:
         mixed = _chance(rates.mixing, rng)
-        share = _beta(count, rng) if mixed else torch.zeros(count)
+        weight = _beta(count, rng) if mixed else torch.zeros(count)
         ours, theirs = (_of_class(memory, k, count, rng) for k in (first, second))
-        parts.append(_mixed(ours, theirs, share))
+        parts.append(_mixed(ours, theirs, weight))
     return joined(*parts)
 
 
-def _uniform_part(plain: Group, count: int, mixing: float, rng: torch.Generator) -> Group:
+def _uniform_part(
+    plain: LabelledImages, count: int, mixing: float, rng: torch.Generator
+) -> LabelledImages:
     """`count` of the images; if mixing is on, which is drawn once, each may be mixed."""
-    kept = _pick(plain, torch.randperm(len(plain.y), generator=rng)[:count])
+    chosen = _pick(plain, torch.randperm(len(plain.y), generator=rng)[:count])
     on = _chance(mixing, rng)
-    share = 0.6 * torch.rand(count, generator=rng)
-    share = torch.where((torch.rand(count, generator=rng) < mixing) & on, share, 0.0)
-    return _mixed(kept, _pick(kept, torch.randperm(count, generator=rng)), share)
+    weight = 0.6 * torch.rand(count, generator=rng)
+    weight = torch.where((torch.rand(count, generator=rng) < mixing) & on, weight, 0.0)
+    return _mixed(chosen, _pick(chosen, torch.randperm(count, generator=rng)), weight)
 
 
-def _of_class(memory: Memory, label: int, count: int, rng: torch.Generator) -> Group:
+def _of_class(memory: Memory, label: int, count: int, rng: torch.Generator) -> LabelledImages:
     """`count` stored images of a class; of another one if the memory holds none of it any more."""
     labels = memory["y"]
     rows = (labels == label).nonzero().flatten()
@@ -83,16 +85,16 @@ def _of_class(memory: Memory, label: int, count: int, rng: torch.Generator) -> G
     return replayed({"x": memory["x"][picks], "y": labels[picks]})
 
 
-def _mixed(ours: Group, theirs: Group, share: Tensor) -> Group:
-    """(1 - share) of ours and share of theirs. share: (B,)."""
-    share = share.to(ours.x.device)
-    x = torch.lerp(ours.x, theirs.x, share.view(-1, 1, 1, 1))
-    return Group(x, ours.y, mix=Mix(theirs.y, share))
+def _mixed(ours: LabelledImages, theirs: LabelledImages, weight: Tensor) -> LabelledImages:
+    """(1 - weight) of ours and weight of theirs. weight: (B,)."""
+    weight = weight.to(ours.x.device)
+    x = torch.lerp(ours.x, theirs.x, weight.view(-1, 1, 1, 1))
+    return LabelledImages(x, ours.y, mix=Mix(theirs.y, weight))
 
 
-def _pick(group: Group, index: Tensor) -> Group:
+def _pick(group: LabelledImages, index: Tensor) -> LabelledImages:
     index = index.to(group.y.device)
-    return Group(group.x[index], group.y[index])
+    return LabelledImages(group.x[index], group.y[index])
 
 
 def _chance(p: float, rng: torch.Generator) -> bool:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peerlearn.augment import gsa as mirrored
+from peerlearn.augment import crop_grey_mirrored
 from peerlearn.losses import balance_weights, balanced_cross_entropy
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import Answer, Group, Method, Outcome, Progress
+from peerlearn.methods.interface import Answer, LabelledImages, Method, Outcome, Progress
 from peerlearn.methods.replay import joined, replayed
 from peerlearn.peer.peer import Peer
 
@@ -20,12 +20,12 @@ WARM_UP = 5  # batches of each task in which all classes weigh the same
 class GSADraw(NamedTuple):
     """Two batches, augmented and mirrored, and the slots of the present task."""
 
-    stream: Group  # as it came
-    current: Group  # images of this task only
-    balanced: Group  # old and new classes in the proportion in which they were met
+    stream: LabelledImages  # as it came
+    current: LabelledImages  # images of this task only
+    balanced: LabelledImages  # old and new classes in the proportion in which they were met
     slots: slice
     warm: bool
-    memory: Memory | None = None  # what the peers discuss is drawn anew
+    memory: Memory | None = None  # peers teach each other on a fresh draw of it
 
 
 class GSA(Method[GSADraw]):
@@ -48,7 +48,7 @@ class GSA(Method[GSADraw]):
             peer.buffers[name] = torch.zeros(self.stream.num_classes)
 
     def draw(
-        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
+        self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> GSADraw | None:
         """The stream with more of its task, and a batch balanced between old and new classes."""
         if memory.capacity and not len(memory):
@@ -61,9 +61,9 @@ class GSA(Method[GSADraw]):
             current = joined(batch, replayed(memory.draw_where(CURRENT, of_task, rng)))
             past = memory.draw_where(self.settings.replay_batch * old // (new + old), ~of_task, rng)
             share = self.settings.replay_batch * new // (new + old)
-            balanced = joined(replayed(past), Group(current.x[:share], current.y[:share]))
+            balanced = joined(replayed(past), LabelledImages(current.x[:share], current.y[:share]))
         order = torch.randperm(len(balanced.y), generator=rng).to(balanced.y.device)
-        balanced = Group(balanced.x[order], balanced.y[order])
+        balanced = LabelledImages(balanced.x[order], balanced.y[order])
         return GSADraw(
             batch,
             _mirrored(current, rng),
@@ -94,13 +94,13 @@ class GSA(Method[GSADraw]):
         peer.buffers["own"][so_far] += (probability * member).sum(dim=0)
         peer.buffers["others"][so_far] += (probability * (1 - member)).sum(dim=0)
 
-    def groups(self, draw: GSADraw, rng: torch.Generator) -> list[Group]:
+    def groups(self, draw: GSADraw, rng: torch.Generator) -> list[LabelledImages]:
         """A fresh draw of the memory and the stream."""
         if not draw.memory:
             return [draw.stream]
         return [joined(replayed(draw.memory.draw(self.settings.replay_batch, rng)), draw.stream)]
 
 
-def _mirrored(group: Group, rng: torch.Generator) -> Group:
+def _mirrored(group: LabelledImages, rng: torch.Generator) -> LabelledImages:
     """Augmented, with a mirror image of each: twice as many."""
-    return Group(mirrored(group.x, rng), group.y.repeat(2))
+    return LabelledImages(crop_grey_mirrored(group.x, rng), group.y.repeat(2))

@@ -1,11 +1,11 @@
 """What a method is.
 
 A method is one short class that says what a step trains on (`draw`), with which loss (`loss`), and
-which images peers may discuss (`groups`). It owns no network, no optimizer and no loop, and does
-not know whether there is another peer. A class with these three and a `name` has every wrapper,
-checkpoints and a place in every command. What must outlive a step is kept elsewhere, so that it is
-saved and resumed without further code: what concerns the stream in `Progress`, what belongs to one
-network in `peer.buffers`, what goes with a stored image in a column of the memory.
+on which images peers teach each other (`groups`). It owns no network, no optimizer and no loop, and
+does not know whether there is another peer. A class with these three and a `name` has every
+wrapper, checkpoints and a place in every command. What must outlive a step is kept elsewhere, so
+that it is saved and resumed without further code: what concerns the stream in `Progress`, what
+belongs to one network in `peer.buffers`, what goes with a stored image in a column of the memory.
 """
 
 from abc import ABC, abstractmethod
@@ -25,18 +25,18 @@ from peerlearn.stream.base import StreamInfo
 
 
 class Mix(NamedTuple):
-    """What else is in an image: the label of the other part and its share. Both (B,)."""
+    """What else is in an image: the label of the other part and its weight. Both (B,)."""
 
-    others: Tensor
-    share: Tensor
+    labels: Tensor
+    weight: Tensor
 
 
-class Group(NamedTuple):
+class LabelledImages(NamedTuple):
     """Images (B, 3, H, W) in [0, 1] with their labels (B,), judged together by one mean."""
 
     x: Tensor
     y: Tensor
-    rivals: Tensor | None = None  # (C,) bool: the classes that compete; None: all
+    active_classes: Tensor | None = None  # (C,) bool: the classes that compete; None: all
     mix: Mix | None = None  # None: every image shows one class
 
 
@@ -52,10 +52,10 @@ class Outcome(NamedTuple):
 
     loss: Tensor
     answers: list[Answer]  # on the batches that its cross-entropy trained on
-    remember: Mapping[str, Tensor] = {}  # columns that go into the memory beside the stream batch
-    notes: Mapping[str, Tensor] = {}  # found in `Progress.notes` by the next draw
+    store: Mapping[str, Tensor] = {}  # columns that go into the memory beside the stream batch
+    carry: Mapping[str, Tensor] = {}  # found in `Progress.carry` by the next draw
 
-    # With several peers, what they remember and note is averaged.
+    # With several peers, what they store and carry is averaged.
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Progress:
     task: int = 0
     step: int = 0  # batches of this task before the present one
     batches: int = 0  # batches of all tasks before the present one
-    notes: Mapping[str, Tensor] = field(default_factory=dict)
+    carry: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def seen(self) -> Tensor:
@@ -84,9 +84,9 @@ class Progress:
         first_met[labels] = torch.where(self.seen[labels], first_met[labels], self.task)
         return replace(self, first_met=first_met)
 
-    def after_batch(self, notes: Mapping[str, Tensor]) -> "Progress":
+    def after_batch(self, carry: Mapping[str, Tensor]) -> "Progress":
         """Where it stands once the present batch is done."""
-        return replace(self, step=self.step + 1, batches=self.batches + 1, notes=dict(notes))
+        return replace(self, step=self.step + 1, batches=self.batches + 1, carry=dict(carry))
 
     def after_task(self) -> "Progress":
         """Where it stands at the start of the next task."""
@@ -95,14 +95,14 @@ class Progress:
     def state_dict(self) -> State:
         """All of it, by name."""
         numbers = {"task": self.task, "step": self.step, "batches": self.batches}
-        return {"first_met": self.first_met, **numbers, **prefixed("notes", self.notes)}
+        return {"first_met": self.first_met, **numbers, **prefixed("carry", self.carry)}
 
     @classmethod
     def from_state(cls, state: State, device: torch.device) -> "Progress":
         """The one whose `state_dict()` this was."""
         numbers = {name: state[name] for name in ("task", "step", "batches")}
-        notes = {name: note.to(device) for name, note in part("notes", state).items()}
-        return cls(state["first_met"].to(device), notes=notes, **numbers)
+        carry = {name: tensor.to(device) for name, tensor in part("carry", state).items()}
+        return cls(state["first_met"].to(device), carry=carry, **numbers)
 
 
 class MethodSettings(Settings):
@@ -164,7 +164,7 @@ class Method(ABC, Generic[D]):
             )
         self.stream = stream
 
-    def check(self, batch: Group, progress: Progress) -> None:
+    def check(self, batch: LabelledImages, progress: Progress) -> None:
         """Refuse a batch that this method cannot take now, before anything has changed."""
         if not self.needs_boundaries or self.stream.classes_per_task is None:
             return
@@ -190,7 +190,7 @@ class Method(ABC, Generic[D]):
 
     @abstractmethod
     def draw(
-        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
+        self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> D | None:
         """What this step trains on, the same for all peers; None: take no step this time."""
 
@@ -198,7 +198,7 @@ class Method(ABC, Generic[D]):
         self,
         _peers: Sequence[Peer],
         /,
-        batch: Group,
+        batch: LabelledImages,
         memory: Memory,
         progress: Progress,
         rng: torch.Generator,
@@ -211,8 +211,8 @@ class Method(ABC, Generic[D]):
         """The loss of one peer on what was drawn."""
 
     @abstractmethod
-    def groups(self, draw: D, rng: torch.Generator) -> list[Group]:
-        """The unaugmented images that peers discuss with each other in this step."""
+    def groups(self, draw: D, rng: torch.Generator) -> list[LabelledImages]:
+        """The unaugmented images on which peers teach each other in this step."""
 
     def predict(self, answers: Answers, x: Tensor) -> Tensor:
         """The class of each image, (B,): the largest logit, unless a method has another rule."""

@@ -13,7 +13,7 @@ from typing_extensions import override
 from peerlearn.augment import AUGMENTATIONS
 from peerlearn.memory.base import Memory
 from peerlearn.methods.er import ER
-from peerlearn.methods.interface import Group, Progress
+from peerlearn.methods.interface import LabelledImages, Progress
 from peerlearn.methods.replay import Replay, joined, replayed
 from peerlearn.peer.model import PeerModel
 from peerlearn.peer.peer import Peer
@@ -58,7 +58,7 @@ class MIR(ER):
         self,
         peers: Sequence[Peer],
         /,
-        batch: Group,
+        batch: LabelledImages,
         memory: Memory,
         progress: Progress,
         rng: torch.Generator,
@@ -71,9 +71,13 @@ class MIR(ER):
         stream = batch._replace(x=AUGMENTATIONS[self.settings.augment](batch.x, rng))
         rises = [self.interference(peer.model, stream, candidates) for peer in peers]
         chosen = torch.stack(rises).mean(dim=0).argsort(descending=True, stable=True)[:count]
-        return self.train_on(joined(Group(candidates.x[chosen], candidates.y[chosen]), batch), rng)
+        return self.train_on(
+            joined(LabelledImages(candidates.x[chosen], candidates.y[chosen]), batch), rng
+        )
 
-    def interference(self, model: PeerModel, stream: Group, candidates: Group) -> Tensor:
+    def interference(
+        self, model: PeerModel, stream: LabelledImages, candidates: LabelledImages
+    ) -> Tensor:
         """By how much a step on the stream raises the loss on each candidate, (S,).
 
         The step is taken on a copy, so that weights, gradients and batch-norm statistics of the
@@ -94,7 +98,7 @@ class MIR(ER):
         return after - before
 
 
-def _losses(model: PeerModel, group: Group) -> Tensor:
+def _losses(model: PeerModel, group: LabelledImages) -> Tensor:
     """Cross-entropy of each image, (B,); layers that draw (dropout) draw the same at each call."""
     with torch.random.fork_rng([group.x.device] if group.x.is_cuda else []):
         return F.cross_entropy(model.logits(group.x), group.y, reduction="none")

@@ -10,7 +10,14 @@ from typing_extensions import override
 from peerlearn.augment import full
 from peerlearn.losses import nt_xent, nt_xent_new, unit
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import Answer, Group, Method, MethodSettings, Outcome, Progress
+from peerlearn.methods.interface import (
+    Answer,
+    LabelledImages,
+    Method,
+    MethodSettings,
+    Outcome,
+    Progress,
+)
 from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.methods.rotations import (
     Pairs,
@@ -29,9 +36,9 @@ from peerlearn.stream.base import StreamInfo
 class OCMDraw(NamedTuple):
     """Stream and, after the first task, memory images, each with its rotated pairs."""
 
-    stream: Group
+    stream: LabelledImages
     stream_pairs: Pairs
-    memory: Group | None
+    memory: LabelledImages | None
     memory_pairs: Pairs | None
     old: Tensor  # (C,) bool: classes of finished tasks
 
@@ -64,7 +71,7 @@ class OCM(Method[OCMDraw]):
         super().__init__(stream, **values)
         self.stride = max(1000, stream.num_classes)
 
-    def check(self, batch: Group, progress: Progress) -> None:
+    def check(self, batch: LabelledImages, progress: Progress) -> None:
         """The images can be rotated."""
         super().check(batch, progress)
         check_rotatable(batch.x)
@@ -79,7 +86,7 @@ class OCM(Method[OCMDraw]):
         peer.take_snapshot()
 
     def draw(
-        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
+        self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> OCMDraw:
         """Rotated pairs of the stream and, after the first task, of the memory."""
         stream = rotated_pairs(batch.x, batch.y, full, rng, stride=self.stride)
@@ -109,7 +116,7 @@ class OCM(Method[OCMDraw]):
         return Outcome(loss, [answer])
 
     @override
-    def groups(self, draw: OCMDraw, rng: torch.Generator) -> list[Group]:
+    def groups(self, draw: OCMDraw, rng: torch.Generator) -> list[LabelledImages]:
         """Stream and memory; the stream takes part although OCM's own cross-entropy ends there."""
         return [draw.stream if draw.memory is None else joined(draw.stream, draw.memory)]
 

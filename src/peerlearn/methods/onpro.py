@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from peerlearn.augment import onpro as transformed
+from peerlearn.augment import flip_grey_crop
 from peerlearn.losses import class_means, nt_xent, nt_xent_new, prototype_contrast, unit
 from peerlearn.memory.base import Memory
 from peerlearn.methods.feedback import FeedbackRates, prototype_feedback
-from peerlearn.methods.interface import Answer, Group, Method, Outcome, Progress
+from peerlearn.methods.interface import Answer, LabelledImages, Method, Outcome, Progress
 from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.methods.rotations import (
     Embedding,
@@ -29,11 +29,11 @@ PER_CLASS = 7  # memory images per class met, while those are fewer than the rep
 class OnProDraw(NamedTuple):
     """Stream and, after the first task, memory images, each with its rotated pairs."""
 
-    stream: Group
+    stream: LabelledImages
     stream_pairs: Pairs
-    mixed: Group | None  # what the cross-entropy trains on after the first task
+    mixed: LabelledImages | None  # what the cross-entropy trains on after the first task
     mixed_pairs: Pairs | None
-    plain: Group | None  # the memory images before any mixing
+    plain: LabelledImages | None  # the memory images before any mixing
     memory: Memory  # in the first task every peer draws for itself
 
 
@@ -58,7 +58,7 @@ class OnPro(Method[OnProDraw]):
         self.similarity_weight = 0.5 if few else 1.0
         self.rates = FeedbackRates(0.75, 0.6) if few else FeedbackRates(0.9, 0.2)
 
-    def check(self, batch: Group, progress: Progress) -> None:
+    def check(self, batch: LabelledImages, progress: Progress) -> None:
         """The images can be rotated."""
         super().check(batch, progress)
         check_rotatable(batch.x)
@@ -68,7 +68,7 @@ class OnPro(Method[OnProDraw]):
         peer.model.add_projection()
 
     def draw(
-        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
+        self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> OnProDraw:
         """Rotated pairs of the stream and, after the first task, of the feedback."""
         pairs = self._pairs(batch, rng)
@@ -76,16 +76,16 @@ class OnPro(Method[OnProDraw]):
             return OnProDraw(batch, pairs, None, None, None, memory)
         count = min(self.settings.replay_batch, PER_CLASS * int(progress.seen.sum()))
         plain = mixed = replayed(memory.draw(count, rng))
-        if progress.step > 0 and "prototypes" in progress.notes:
-            prototypes = progress.notes["prototypes"]
+        if progress.step > 0 and "prototypes" in progress.carry:
+            prototypes = progress.carry["prototypes"]
             mixed = prototype_feedback(plain, memory, prototypes, self.rates, rng)
         return OnProDraw(batch, pairs, mixed, self._pairs(mixed, rng), plain, memory)
 
-    def _pairs(self, group: Group, rng: torch.Generator) -> Pairs:
+    def _pairs(self, group: LabelledImages, rng: torch.Generator) -> Pairs:
         labels = group.y
         if group.mix is not None:  # a mixed image is its own pseudo class, between the two
-            labels = torch.lerp(group.y.float(), group.mix.others.float(), group.mix.share)
-        return rotated_pairs(group.x, labels, transformed, rng, stride=self.stream.num_classes)
+            labels = torch.lerp(group.y.float(), group.mix.labels.float(), group.mix.weight)
+        return rotated_pairs(group.x, labels, flip_grey_crop, rng, stride=self.stream.num_classes)
 
     def loss(self, peer: Peer, draw: OnProDraw) -> Outcome:
         """Cross-entropy, contrast of rotations, contrast of prototypes of stream and memory."""
@@ -93,7 +93,7 @@ class OnPro(Method[OnProDraw]):
         group = draw.mixed or draw.stream
         pairs = [p for p in (draw.stream_pairs, draw.mixed_pairs) if p is not None]
         rows = embed(peer, pairs)
-        x = transformed(group.x, peer.rng)
+        x = flip_grey_crop(group.x, peer.rng)
         answer = Answer(x, peer.logits(x))
         loss = classification_loss(answer.logits, group)
         loss = loss + nt_xent_new(peer_similarity(peer, rows[0], weight), pairs[0].labels)
@@ -105,11 +105,11 @@ class OnPro(Method[OnProDraw]):
             plain = replayed(draw.memory.draw(self.settings.replay_batch, peer.rng))
         if plain is None:
             return Outcome(loss, [answer])
-        views = torch.cat([plain.x, transformed(plain.x, peer.rng)])
+        views = torch.cat([plain.x, flip_grey_crop(plain.x, peer.rng)])
         z = unit(peer.model.project(peer.model.features(views)))
         count = len(plain.y)
         contrast, prototypes = self._equilibrium(z[:count], z[count:], plain.y)
-        return Outcome(loss + contrast, [answer], notes={"prototypes": prototypes})
+        return Outcome(loss + contrast, [answer], carry={"prototypes": prototypes})
 
     def _of_stream(self, rows: Embedding, labels: Tensor) -> Tensor:
         """Prototype contrast of the unrotated stream images and their augmented versions."""
@@ -124,6 +124,6 @@ class OnPro(Method[OnProDraw]):
         return contrast, torch.stack(means).mean(dim=0).detach()
 
     @override
-    def groups(self, draw: OnProDraw, rng: torch.Generator) -> list[Group]:
+    def groups(self, draw: OnProDraw, rng: torch.Generator) -> list[LabelledImages]:
         """Stream and feedback; mixed images keep both of their labels."""
         return [draw.stream if draw.mixed is None else joined(draw.stream, draw.mixed)]

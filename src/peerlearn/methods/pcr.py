@@ -10,7 +10,14 @@ from typing_extensions import override
 from peerlearn.augment import full
 from peerlearn.losses import proxy_contrast
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import Answer, Group, Method, MethodSettings, Outcome, Progress
+from peerlearn.methods.interface import (
+    Answer,
+    LabelledImages,
+    Method,
+    MethodSettings,
+    Outcome,
+    Progress,
+)
 from peerlearn.methods.replay import joined, replayed
 from peerlearn.peer.peer import Peer
 from peerlearn.settings import setting
@@ -42,8 +49,8 @@ class CosineHead(nn.Module):
 class PairDraw(NamedTuple):
     """The images of a step, and the pairs (as they are, then augmented) that are trained on."""
 
-    group: Group  # as the peers discuss it
-    pairs: list[Group]  # the stream's, and the memory's if there is one
+    group: LabelledImages  # on which peers teach each other
+    pairs: list[LabelledImages]  # the stream's, and the memory's if there is one
 
 
 class PCR(Method[PairDraw]):
@@ -78,7 +85,7 @@ class PCR(Method[PairDraw]):
 
     @override
     def draw(
-        self, batch: Group, memory: Memory, progress: Progress, rng: torch.Generator
+        self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> PairDraw | None:
         """The stream batch and memory images, as they are and augmented."""
         if memory.capacity and not len(memory):
@@ -96,11 +103,11 @@ class PCR(Method[PairDraw]):
         return Outcome(proxy_contrast(logits, labels), answers)
 
     @override
-    def groups(self, draw: PairDraw, rng: torch.Generator) -> list[Group]:
+    def groups(self, draw: PairDraw, rng: torch.Generator) -> list[LabelledImages]:
         """Memory and stream, as one group."""
         return [draw.group]
 
 
-def _pair(group: Group, rng: torch.Generator) -> Group:
+def _pair(group: LabelledImages, rng: torch.Generator) -> LabelledImages:
     """Images as they are, then the same augmented."""
-    return Group(torch.cat([group.x, full(group.x, rng)]), torch.cat([group.y, group.y]))
+    return LabelledImages(torch.cat([group.x, full(group.x, rng)]), torch.cat([group.y, group.y]))

@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from peerlearn.losses import cross_entropy_among, mixup_cross_entropy
-from peerlearn.methods.interface import Answer, Group, Method, Mix, Outcome
+from peerlearn.methods.interface import Answer, LabelledImages, Method, Mix, Outcome
 from peerlearn.peer.peer import Peer
 
 
@@ -17,34 +17,34 @@ def images(x: Tensor) -> Tensor:
     return x.float().div_(255)
 
 
-def replayed(rows: Mapping[str, Tensor]) -> Group:
+def replayed(rows: Mapping[str, Tensor]) -> LabelledImages:
     """Rows of a memory as a group."""
-    return Group(images(rows["x"]), rows["y"])
+    return LabelledImages(images(rows["x"]), rows["y"])
 
 
-def joined(*groups: Group) -> Group:
+def joined(*groups: LabelledImages) -> LabelledImages:
     """One group of several, among all classes; those without a mix count as unmixed."""
-    assert all(g.rivals is None for g in groups)
+    assert all(g.active_classes is None for g in groups)
     x, y = torch.cat([g.x for g in groups]), torch.cat([g.y for g in groups])
     if all(g.mix is None for g in groups):
-        return Group(x, y)
+        return LabelledImages(x, y)
     mixes = [g.mix or Mix(g.y, torch.zeros_like(g.y, dtype=g.x.dtype)) for g in groups]
-    others, share = (torch.cat(parts) for parts in zip(*mixes, strict=True))
-    return Group(x, y, mix=Mix(others, share))
+    labels, weight = (torch.cat(parts) for parts in zip(*mixes, strict=True))
+    return LabelledImages(x, y, mix=Mix(labels, weight))
 
 
-def classification_loss(logits: Tensor, group: Group) -> Tensor:
+def classification_loss(logits: Tensor, group: LabelledImages) -> Tensor:
     """The cross-entropy that fits a group's labels. logits: (B, C)."""
     if group.mix is not None:
         return mixup_cross_entropy(logits, group.y, *group.mix)
-    return cross_entropy_among(group.rivals, logits, group.y)
+    return cross_entropy_among(group.active_classes, logits, group.y)
 
 
 class Replay(NamedTuple):
     """What the plain replay methods draw: groups as they are, and as the method trains on them."""
 
-    groups: list[Group]
-    train: list[Group]
+    groups: list[LabelledImages]
+    train: list[LabelledImages]
 
 
 class ReplayMethod(Method[Replay]):
@@ -60,6 +60,6 @@ class ReplayMethod(Method[Replay]):
         return Outcome(torch.stack(losses).sum(), answers)
 
     @override
-    def groups(self, draw: Replay, rng: torch.Generator) -> list[Group]:
+    def groups(self, draw: Replay, rng: torch.Generator) -> list[LabelledImages]:
         """The images that the method itself trains on."""
         return draw.groups
