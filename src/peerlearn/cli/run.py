@@ -43,8 +43,9 @@ def act(args: argparse.Namespace) -> int:
         return 0
     runs = plan(args)
 
+    from peerlearn.experiment.identity import folder_of, reconcile
     from peerlearn.experiment.progress import Console, TensorBoard
-    from peerlearn.experiment.run import Stopped, folder_of, reconcile, run
+    from peerlearn.experiment.run import Stopped, run
 
     for one in runs:  # a folder with other settings is refused before hours of work
         reconcile(folder_of(one, args.out), one)

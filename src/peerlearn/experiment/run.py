@@ -1,11 +1,7 @@
 """One run: train over the stream, evaluate after each task, go on after a crash."""
 
-import hashlib
 import os
-import platform
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,20 +11,26 @@ from typing import Any, Protocol, TextIO
 
 import torch
 
-from peerlearn import __version__
-from peerlearn.data import Dataset, load
+from peerlearn.data import load
 from peerlearn.errors import UserError
+from peerlearn.experiment.environment import environment
 from peerlearn.experiment.evaluate import Scores
+from peerlearn.experiment.identity import (
+    create_or_verify,
+    fingerprint,
+    finished,
+    folder_of,
+    reconcile,
+)
 from peerlearn.experiment.resolve import Resolved
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.records.folder import RunFolder, run_path
-from peerlearn.records.schema import MACHINE, Config, Summary
-from peerlearn.runtime import available_threads, keep_freed_memory, peak_memory, reset_peak_memory
+from peerlearn.records.folder import RunFolder
+from peerlearn.records.schema import Config
+from peerlearn.runtime import keep_freed_memory, peak_memory, reset_peak_memory
 from peerlearn.stream.base import Stream
 
 LOG_EVERY = 10  # batches between lines of steps.jsonl
 CHECKPOINT_SECONDS = 60.0
-MOST_DIFFERENCES = 5  # named in a message
 
 
 class Stopped(Exception):  # noqa: N818
@@ -69,7 +71,7 @@ def run(
     """
     folder = folder_of(resolved, out)
     config = reconcile(folder, resolved)
-    if (found := _finished(folder)) is None:
+    if (found := finished(folder)) is None:
         keep_freed_memory()
         reset_peak_memory()
         torch.set_num_threads(config.settings["machine.threads"])
@@ -79,15 +81,10 @@ def run(
         learner = make_learner(resolved, stream, device=config.settings["machine.device"])
         with folder.locked():  # what cannot be is refused before files are made
             config = create_or_verify(folder, resolved, fingerprint(data))
-            if (found := _finished(folder)) is None:  # by another process, in the meantime
+            if (found := finished(folder)) is None:  # by another process, in the meantime
                 return _Run(config, folder, stream, learner, watcher).resume()
     watcher.reuse(config, found.metrics)
     return folder.summary_as_written()
-
-
-def folder_of(resolved: Resolved, out: Path) -> RunFolder:
-    """Where a run has its files."""
-    return RunFolder(run_path(out, resolved))
 
 
 def make_learner(resolved: Resolved, stream: Stream, device: str | None = None) -> OnlineLearner:
@@ -102,107 +99,6 @@ def make_learner(resolved: Resolved, stream: Stream, device: str | None = None) 
         device=device or resolved.machine.device,
         precision=resolved.machine.precision,
     )
-
-
-def reconcile(folder: RunFolder, resolved: Resolved) -> Config:
-    """The settings to use; those of a run that is there already must be the same.
-
-    A run that is resumed keeps the device and threads with which it began, unless a flag gives
-    others.
-    """
-    found = folder.config()
-    values = dict(resolved.values)
-    if found is not None:
-        kept = [key for key in MACHINE if resolved.origins[key] == "default"]
-        values |= {key: found.settings[key] for key in kept if key in found.settings}
-    values["machine.threads"] = values["machine.threads"] or available_threads()
-    config = Config(
-        data=resolved.data,
-        method=resolved.method,
-        memory=resolved.memory,
-        seed=resolved.seed,
-        variant=dict(resolved.variant),
-        settings=values,
-        origins=dict(resolved.origins),
-        plugins=resolved.plugins,
-    )
-    if found is not None:
-        _refuse_another_run(folder, found, config, resolved.usual)
-    return config
-
-
-def _refuse_another_run(
-    folder: RunFolder, found: Config, config: Config, usual: Mapping[str, Any]
-) -> None:
-    # a setting that came after the run was made had the value that is usual now
-    ours, theirs = ({**usual, **c.identity, **c.plugins} for c in (config, found))
-    differ = [
-        f"{name} {theirs.get(name)!s:.40} there, {ours.get(name)!s:.40} here"
-        for name in {**ours, **theirs}
-        if theirs.get(name) != ours.get(name)
-    ]
-    if differ:
-        more = len(differ) - MOST_DIFFERENCES
-        shown = differ[:MOST_DIFFERENCES] + ([f"and {more} more"] if more > 0 else [])
-        raise UserError(
-            f"{folder.path}: holds a run of other settings or of other code: {'; '.join(shown)}. "
-            "Choose another --out; tables and pages take several folders"
-        )
-
-
-def create_or_verify(folder: RunFolder, resolved: Resolved, data: str) -> Config:
-    """Write the settings of a new run; for an old one, see that it began with the same data.
-
-    data: a fingerprint of the images. Returns the settings to use.
-    """
-    config = reconcile(folder, resolved).model_copy(update={"fingerprint": data})
-    found = folder.config()
-    if found is None:
-        folder.write_config(config)
-    elif found.fingerprint != data:
-        raise UserError(
-            f"{folder.path}: holds a run on other images of {config.data}; choose another --out"
-        )
-    return config
-
-
-def _finished(folder: RunFolder) -> Summary | None:
-    found = folder.summary()
-    return found if found is not None and found.status == "done" else None
-
-
-def fingerprint(data: Dataset) -> str:
-    """What tells one state of a data set from another: its labels, names and sizes."""
-    digest = hashlib.sha256(repr((data.train.class_names, data.train.x.shape)).encode())
-    for part in (data.train, data.test):
-        digest.update(part.y.numpy().tobytes())
-    return digest.hexdigest()[:16]
-
-
-def environment(threads: int, device: str) -> dict[str, Any]:
-    """Versions, machine and command of this process."""
-    return {
-        "peerlearn": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "threads": threads,
-        "device": device,
-        "commit": _commit(),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-    }
-
-
-def _commit() -> str | None:
-    """The commit of the sources, if they lie in a checkout."""
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None
 
 
 class _Run:

@@ -114,7 +114,7 @@ class Parts:
         if profile not in PROFILES:
             raise UserError(did_you_mean(f"there is no profile {profile!r}", profile, PROFILES))
         found: dict[str, Any] = {}
-        if isinstance(self.method.optim, self.optimizer):
+        if type(self.method.optim) is self.optimizer:
             found["optim"] = self.method.optim.model_dump(exclude_defaults=True)
         found["method"] = dict(self.method.authors) if profile == "authors" else {}
         if self.wrapper is not None:

@@ -1,12 +1,15 @@
 """What a learner accepts; everything else is refused before anything changes."""
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from peerlearn.errors import UserError
+from peerlearn.learner.collaboration import Collaboration
+from peerlearn.peer.model import Precision
+from peerlearn.peer.optimizers import Optimizer
 
 Array = Tensor | np.ndarray[Any, Any]
 
@@ -81,3 +84,38 @@ def _tensor(value: Array, what: str) -> Tensor:
 
 def _dtype(x: Tensor) -> str:
     return str(x.dtype).removeprefix("torch.")
+
+
+def usable_device(device: str | torch.device, precision: str) -> torch.device:
+    """The device to run on; refused if there is none such, or not with this precision."""
+    if precision not in get_args(Precision):
+        raise UserError(f"precision must be fp32, bf16 or fp16, got {precision!r}")
+    try:
+        found = torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"device {str(device)!r} cannot be used ({reason}); take cpu") from error
+    if precision != "fp32" and found.type != "cuda":
+        raise UserError(
+            f"precision {precision} needs device='cuda', got {found.type!r}: on some "
+            "processors low precision ends the process; take precision='fp32'"
+        )
+    return found
+
+
+def check_arguments(net: Any, collaboration: Any, optim: Any, seed: Any, updates: Any) -> None:
+    """Refuse what is not what a learner is made of."""
+    if isinstance(net, nn.Module) or not callable(net):
+        raise UserError("net: give a function that makes a network, such as lambda: small_net(10)")
+    if not isinstance(collaboration, Collaboration | None):
+        raise UserError(
+            f"collaboration: need a Collaboration, got {collaboration!r:.60}; for a wrapper by its "
+            'name take build_learner("er+ccldc", ...)'
+        )
+    if not isinstance(optim, Optimizer | None):
+        raise UserError(f"optim: need peerlearn.AdamW(...) or the like, got {optim!r:.60}")
+    for name, number in {"seed": seed, "updates": updates}.items():
+        if not hasattr(number, "__index__") or isinstance(number, bool):
+            raise UserError(f"{name} must be a whole number, got {number!r:.60}")
+    if updates < 1:
+        raise UserError(f"updates must be at least 1, got {updates}")

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,12 @@ from torch import Tensor, nn
 from peerlearn.errors import UserError
 from peerlearn.learner import TEACHERS, checkpoint
 from peerlearn.learner.collaboration import Collaboration, CollaborationLoss, collaboration_loss
-from peerlearn.learner.inputs import checked_images, checked_labels
+from peerlearn.learner.inputs import (
+    check_arguments,
+    checked_images,
+    checked_labels,
+    usable_device,
+)
 from peerlearn.learner.predictor import Images, Predictor
 from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
 from peerlearn.learner.turns import Turns
@@ -65,17 +70,8 @@ class OnlineLearner:
         device: str | torch.device = "cpu",
         precision: Precision = "fp32",
     ) -> None:
-        self.device = _usable(device)
-        _check_arguments(net, collaboration, optim, seed, updates)
-        if updates < 1:
-            raise UserError(f"updates must be at least 1, got {updates}")
-        if precision not in get_args(Precision):
-            raise UserError(f"precision must be fp32, bf16 or fp16, got {precision!r}")
-        if precision != "fp32" and self.device.type != "cuda":
-            raise UserError(
-                f"precision {precision} needs device='cuda', got {self.device.type!r}: on some "
-                "processors low precision ends the process; take precision='fp32'"
-            )
+        self.device = usable_device(device, precision)
+        check_arguments(net, collaboration, optim, seed, updates)
         self.method = method
         self.collaboration = c = collaboration or Collaboration()
         if not method.gives_logits and (c.edges or c.label_weight):
@@ -346,29 +342,6 @@ class OnlineLearner:
         is changed.
         """
         return checkpoint.load(self, Path(path))
-
-
-def _check_arguments(net: Any, collaboration: Any, optim: Any, seed: Any, updates: Any) -> None:
-    if isinstance(net, nn.Module) or not callable(net):
-        raise UserError("net: give a function that makes a network, such as lambda: small_net(10)")
-    if not isinstance(collaboration, Collaboration | None):
-        raise UserError(
-            f"collaboration: need a Collaboration, got {collaboration!r:.60}; for a wrapper by its "
-            'name take build_learner("er+ccldc", ...)'
-        )
-    if not isinstance(optim, Optimizer | None):
-        raise UserError(f"optim: need peerlearn.AdamW(...) or the like, got {optim!r:.60}")
-    for name, number in {"seed": seed, "updates": updates}.items():
-        if not hasattr(number, "__index__") or isinstance(number, bool):
-            raise UserError(f"{name} must be a whole number, got {number!r:.60}")
-
-
-def _usable(device: str | torch.device) -> torch.device:
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"device {str(device)!r} cannot be used ({reason}); take cpu") from error
 
 
 def _mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -24,30 +24,6 @@ class Optimizer(Settings):
         """The optimizer of one peer."""
 
 
-class AdamW(Optimizer):
-    """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, arXiv 1711.05101).
-
-    >>> AdamW(lr=1e-3).build([nn.Parameter(torch.zeros(2))]).defaults["lr"]
-    0.001
-    """
-
-    name = "adamw"
-
-    weight_decay: float = setting(1e-4, "weight decay", ge=0)
-    beta1: float = setting(0.9, "decay rate of the mean gradient", ge=0, lt=1)
-    beta2: float = setting(0.999, "decay rate of the mean squared gradient", ge=0, lt=1)
-
-    @override
-    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(
-            parameters,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            betas=(self.beta1, self.beta2),
-            fused=True,
-        )
-
-
 class Adam(Optimizer):
     """Adam, weight decay as part of the gradient (Kingma and Ba, ICLR 2015, arXiv 1412.6980).
 
@@ -56,19 +32,33 @@ class Adam(Optimizer):
     """
 
     name = "adam"
+    kind: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
 
     beta1: float = setting(0.9, "decay rate of the mean gradient", ge=0, lt=1)
     beta2: float = setting(0.999, "decay rate of the mean squared gradient", ge=0, lt=1)
 
     @override
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(
+        return self.kind(
             parameters,
             lr=self.lr,
             weight_decay=self.weight_decay,
             betas=(self.beta1, self.beta2),
             fused=True,
         )
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, arXiv 1711.05101).
+
+    >>> AdamW(lr=1e-3).build([nn.Parameter(torch.zeros(2))]).defaults["lr"]
+    0.001
+    """
+
+    name = "adamw"
+    kind = torch.optim.AdamW
+
+    weight_decay: float = setting(1e-4, "weight decay", ge=0)
 
 
 class SGD(Optimizer):
