@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from peerlearn.registry import lazy
+from peerlearn.lazy import lazy
 
 if TYPE_CHECKING:
     from peerlearn.augment import ViewChain as ViewChain

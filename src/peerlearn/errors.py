@@ -21,7 +21,7 @@ def did_you_mean(problem: str, given: str, known: Iterable[str]) -> str:
     "there is no method 'err'; did you mean er?"
     """
     known = list(known)
-    return problem + (nearest(given, known) or f"; known: {', '.join(known)}")
+    return problem + (nearest(given, known) or (f"; known: {', '.join(known)}" if known else ""))
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -93,7 +93,18 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def origin(self, name: str) -> str:
         """Whose it is: "" for ours, else a package and its version, or a file and its digest."""
-        return self._entries()[name].origin
+        entries = self._entries()
+        if name not in entries:
+            problem = f"there is no {self.kind} {name!r}"
+            raise UnknownNameError(did_you_mean(problem, name, entries))
+        return entries[name].origin
+
+    @property
+    def base_class(self) -> type:
+        """What every class of this kind extends."""
+        module, _, attribute = self.base.partition(":")
+        found: type = getattr(import_module(module), attribute)
+        return found
 
     def summary(self, name: str) -> str:
         """The first line of what its docstring says, read from its source."""
@@ -113,10 +124,8 @@ class Registry(Mapping[str, T], Generic[T]):
         entries = self._entries()
         if name not in entries and ":" in name:
             return self._load_from(name)
-        if name not in entries:
-            problem = f"there is no {self.kind} {name!r}"
-            raise UnknownNameError(did_you_mean(problem, name, entries))
-        target, owner = entries[name]
+        owner = self.origin(name)
+        target = entries[name].target
         if owner and name in _of_home(self.home):
             raise UserError(f"{owner} calls a {self.kind} {name!r}, as one of ours is; rename it")
         module, _, attribute = target.partition(":")
@@ -155,12 +164,11 @@ class Registry(Mapping[str, T], Generic[T]):
         return self.add(found, name=self.canonical(target), origin=origin)
 
     def _fitting(self, thing: Any, target: str) -> Any:
-        home, _, base = self.base.partition(":")
-        wanted = getattr(import_module(home), base)
-        if isinstance(thing, type) and issubclass(thing, wanted):
+        if isinstance(thing, type) and issubclass(thing, self.base_class):
             return thing
         if self.functions and callable(thing):
             return thing
+        base = self.base_class.__name__
         raise UserError(f"{target}: is no {self.kind}; it must be a class that extends {base}")
 
 
@@ -179,8 +187,7 @@ def load_plugin(
         if not isinstance(thing.__dict__.get("name"), str):
             continue
         for registry in registries:
-            home, _, base = registry.base.partition(":")
-            if issubclass(thing, getattr(import_module(home), base)):
+            if issubclass(thing, registry.base_class):
                 registry.add(thing, origin=mark)
                 added.append(f"{registry.kind} {thing.__dict__['name']}")
                 break
@@ -227,17 +234,6 @@ def _replaces(new: Entry, known: Entry) -> bool:
 
 def _class(entry: Entry) -> str:
     return entry.target.partition(":")[2]
-
-
-def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's `__getattr__` that imports the module behind a name when it is first used."""
-
-    def find(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
-
-    return find
 
 
 def _mark(path: Path) -> str:

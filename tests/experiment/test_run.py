@@ -266,8 +266,29 @@ def test_a_method_that_needs_boundaries_refuses_a_blurry_stream(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_small(tmp_path / "new", "--blur", "0.2", method="gsa") == 2
-    assert "does not tell" in capsys.readouterr().err
+    assert "hides where tasks end" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_what_cannot_work_is_refused_before_the_other_runs_begin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_small(tmp_path / "new", "--blur", "0.2", method="er gsa") == 2
+    assert "--blur: hides where tasks end, and gsa must be told" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_memory_that_stays_empty_has_no_nearest_means(tmp_path: Path) -> None:
+    (tmp_path / "never.py").write_text(
+        "from peerlearn.memory import Memory\n"
+        'class Never(Memory):\n    name = "never"\n'
+        "    def slots(self, rows, rng):\n"
+        '        return [self.capacity] * len(rows["y"])\n'
+    )
+    plugin = ("--plugin", str(tmp_path / "never.py"), "--memory-policy", "never")
+    assert run_small(tmp_path, *plugin, method="er_ace") == 0
+    (found,) = tmp_path.rglob("accuracy.json")
+    assert json.loads(found.read_text())["ncm"] is None
 
 
 def test_several_methods_and_seeds_make_a_table_and_a_page(

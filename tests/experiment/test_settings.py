@@ -13,6 +13,7 @@ from peerlearn.experiment.protocols import published_combinations
 from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.settings import parse_seeds
 from peerlearn.experiment.vocabulary import refuse_unused
+from peerlearn.memory import MEMORIES
 from peerlearn.nets import NETWORKS
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.schema import Config
@@ -130,6 +131,10 @@ class TestNames:
             found = resolve("slow")
         assert (found.values["optim.beta1"], found.origins["optim.beta1"]) == (0.5, "preset")
 
+    def test_one_setting_by_two_names_is_refused(self) -> None:
+        with pytest.raises(UserError, match=r"--optim.lr: is given twice, also as --lr"):
+            resolve("er", flags(lr=0.1, optim__lr=0.2))
+
     def test_a_method_is_named_before_the_flags(self) -> None:
         for name in ("method", "method.name", "collaboration.name"):
             with pytest.raises(UserError, match="name methods before the flags"):
@@ -171,6 +176,14 @@ class TestProtocols:
         NETWORKS.add(mlp)
         assert run_of("er", net="mlp").values["net.width"] == 512  # `mini` wants a slim ResNet-18
         assert run_of("er", data="dots", net="resnet18").values["net.width"] == 64
+
+    @pytest.mark.parametrize("policy", MEMORIES)
+    def test_its_memory_size_holds_for_every_policy(self, policy: str) -> None:
+        assert run_of("er", data="cifar100", memory_policy=policy).memory == 1000
+
+    def test_what_it_chooses_is_recorded_as_a_preset(self) -> None:
+        assert run_of("er", data="dots").origins["net.name"] == "preset"
+        assert run_of("er").origins["net.name"] == "default"
 
     def test_what_it_spells_wrong_is_refused(self) -> None:
         class Dashes(self.Dots):  # type: ignore[name-defined, misc]

@@ -17,7 +17,7 @@ from peerlearn import (
     small_net,
 )
 from peerlearn.learner import METHOD_BATCH, collaboration_loss, collaboration_of
-from peerlearn.learner.wrappers import WEIGHTS
+from peerlearn.learner.wrapper import WEIGHTS
 from peerlearn.losses import distill
 from peerlearn.methods.interface import LabelledImages
 

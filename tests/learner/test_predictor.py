@@ -91,6 +91,21 @@ def test_a_network_that_replaces_its_buffers_answers_with_the_present_ones(
         torch.testing.assert_close(learner.logits(x), expected)
 
 
+def test_what_changes_at_the_end_of_a_task_is_seen(stream: ClassStream) -> None:
+    class Reborn(ER):
+        name = "reborn"
+
+        def end_task(self, peer: Any) -> None:
+            peer.model.net.head.weight = nn.Parameter(torch.zeros_like(peer.model.net.head.weight))
+
+    learner = OnlineLearner(Reborn(stream.info), lambda: small_net(4, width=4), memory=20)
+    learner.learn(*next(iter(stream.tasks[0])))
+    x = stream.test_sets[0].x
+    assert learner.logits(x).std(dim=0).min() > 0
+    learner.end_task()
+    assert learner.logits(x).std(dim=0).max() == 0  # nothing but the bias
+
+
 class Keeper(nn.Module):
     """An encoder that no deep copy can be made of: it keeps a result and a lock."""
 
@@ -168,6 +183,11 @@ class TestARuleOfTheMethodsOwn:
         scores, test = Scores(peers=1, ncm=False), stream.test_sets[0]
         scores.add(learner, [test])
         assert scores.ensemble.average_accuracy == accuracy(learner.predict, test)
+
+    def test_a_method_without_logits_has_no_probabilities(self, stream: ClassStream) -> None:
+        learner = OnlineLearner(NearestMean(stream.info), self.net, memory=20)
+        with pytest.raises(UserError, match="predict_proba: nearest_mean has no probabilities"):
+            learner.predict_proba(stream.test_sets[0].x)
 
     def test_a_method_without_a_classifier_cannot_be_taught(self) -> None:
         from peerlearn.learner import collaboration_of

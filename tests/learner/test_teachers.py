@@ -11,7 +11,7 @@ from torch import Tensor
 from peerlearn import ClassStream, Collaboration, Edge, OnlineLearner, UserError, small_net
 from peerlearn.learner import TEACHERS, WRAPPERS
 from peerlearn.learner.teachers import Frozen, OtherPeers, Shown, Teacher, TeacherSettings
-from peerlearn.learner.wrappers import Wrapper
+from peerlearn.learner.wrapper import Wrapper
 from peerlearn.methods import ER
 from peerlearn.settings import setting
 
@@ -142,6 +142,32 @@ def test_a_teacher_is_told_what_its_wrapper_was_told(build: Build, stream: Class
         assert learn_some(plain, stream) != learn_some(dimmed, stream)
         with pytest.raises(UserError, match="factor must be above 0"):
             build("er+dimmed", factor=0)
+
+
+def test_what_nobody_would_hear_is_refused(build: Build, stream: ClassStream) -> None:
+    with pytest.raises(UserError, match=r"no edge is by 'froze'; did you mean frozen"):
+        Collaboration(edges=(Edge(0, 0, "frozen"),), teachers={"froze": {}})
+    c = Collaboration(edges=(Edge(0, 0, "frozen"),), teachers={"frozen": {"decay": 0.1}})
+    with pytest.raises(UserError, match=r"teacher 'frozen': .*there is no setting 'decay'"):
+        OnlineLearner(ER(stream.info), NET, c, memory=20)
+    with TEACHERS.unchanged(), WRAPPERS.unchanged():
+        WRAPPERS.add(Dimmed)  # its teacher is not known
+        with pytest.raises(UserError, match="there is no teacher 'dim'"):
+            build("er+dimmed")
+
+
+class Half(Wrapper):
+    """A wrapper with a weight of the method's own loss."""
+
+    name = "half"
+    base_weight: float = setting(0.5, "weight of the method's own loss", ge=0)
+
+    def edges(self) -> tuple[Edge, ...]:
+        return (Edge(0, 0),)
+
+
+def test_every_field_that_a_collaboration_has_reaches_it() -> None:
+    assert Half(base_weight=0.3).collaboration().base_weight == 0.3
 
 
 def test_two_teachers_that_are_born_are_born_different(stream: ClassStream) -> None:

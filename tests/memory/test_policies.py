@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from offers import filled, labelled, rows
+from typing_extensions import override
 
 from peerlearn.errors import UserError
 from peerlearn.memory import MEMORIES, ClassBalanced, Memory, Reservoir
@@ -129,3 +130,18 @@ def test_a_restored_memory_does_not_share_its_rows(policy: type[Memory]) -> None
 def test_a_state_of_more_rows_than_there_is_room_for_is_refused(policy: type[Memory]) -> None:
     with pytest.raises(UserError, match="the state has 4 rows, capacity is 3"):
         policy(3).load_state_dict(filled(policy(4), 4).state_dict(), CPU)
+
+
+@pytest.mark.parametrize("wrong", [[5] * 10, [0] * 3, [-1] * 10, [0, 2, 3, 4, 5, 6, 7, 8, 9, 9]])
+def test_slots_that_cannot_be_are_refused_and_change_nothing(wrong: list[int]) -> None:
+    class Wrong(Memory):
+        name = "wrong"
+
+        @override
+        def slots(self, rows: object, rng: object) -> list[int]:
+            return wrong
+
+    memory = Wrong(capacity=20)
+    with pytest.raises(UserError, match=r"memory wrong: slots\(\) must give"):
+        memory.add(torch.Generator(), y=torch.arange(10))
+    assert (len(memory), memory.seen) == (0, 0)

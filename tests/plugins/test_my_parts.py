@@ -1,5 +1,6 @@
 """The other parts of docs/add-a-method.md, as a single file, through the command line."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 import yaml
 from outside import SHORT, TINY, outside, run  # noqa: F401
 
+from peerlearn import small_net
 from peerlearn.cli import main
+from peerlearn.peer import PeerModel
 
 
 def config() -> dict[str, Any]:
@@ -47,6 +50,23 @@ def test_a_part_of_a_plugin_works_in_a_run_with_its_settings_as_flags(
     record = config()
     assert record["settings"][group] == settings
     assert record["plugins"][origin].startswith("my_parts.py ")
+
+
+def test_a_wrapper_tells_its_teacher_what_it_was_told() -> None:
+    for decay in ("0.9", "0.1"):
+        words = ("er+slow", "--decay", decay, "--plugin", "my_parts.py")
+        assert run(*words, *TINY, "--out", "runs") == 0
+    slow, fast = (json.loads(p.read_text()) for p in sorted(Path("runs").rglob("summary.json")))
+    assert slow["cost"]["kept_bytes"]["networks"] == 2 * networks_alone()
+    losses = [p.read_text() for p in sorted(Path("runs").rglob("steps.jsonl"))]
+    assert json.loads(losses[0])["losses"] != json.loads(losses[1])["losses"]
+    assert slow["cost"]["forward_per_image"] == fast["cost"]["forward_per_image"]
+
+
+def networks_alone() -> int:
+    """Bytes of one network of the size in TINY."""
+    model = PeerModel(small_net(10, width=1))
+    return sum(tensor.nbytes for tensor in model.state_dict().values())
 
 
 def test_a_function_that_makes_a_network_works_by_its_place(

@@ -83,6 +83,8 @@ def plan(args: argparse.Namespace) -> "list[Resolved]":
     seeds: Sequence[int | None] = parse_seeds(args.seeds) if args.seeds is not None else [None]
     runs = [resolve(method, given, seed=seed) for seed in seeds for method in methods]
     refuse_unused(runs)
+    for run in runs:
+        run.check()
     return runs
 
 

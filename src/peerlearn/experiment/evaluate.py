@@ -23,11 +23,16 @@ class Scores:
     def add(self, learner: OnlineLearner, tests: list[ImageSet]) -> None:
         """Evaluate on the test images of all tasks so far; one row for each matrix."""
         x = torch.cat([test.x for test in tests])
-        logits = [learner.logits(x, peer=i) for i in range(len(learner.peers))]
-        answers = _Answered(learner.predictor, x, torch.stack(logits).mean(dim=0))
-        self.ensemble.add_row(_right(learner.method.predict(answers, x), tests))
-        for matrix, own in zip(self.peers, logits, strict=False):
-            matrix.add_row(_right(own.argmax(dim=1), tests))
+        if learner.method.gives_logits:
+            logits = [learner.logits(x, peer=i) for i in range(len(learner.peers))]
+            answers = _Answered(learner.predictor, x, torch.stack(logits).mean(dim=0))
+            self.ensemble.add_row(_right(learner.method.predict(answers, x), tests))
+            for matrix, own in zip(self.peers, logits, strict=False):
+                matrix.add_row(_right(own.argmax(dim=1), tests))
+        else:
+            self.ensemble.add_row(_right(learner.predict(x), tests))
+        if not len(learner.memory):
+            self.ncm = None  # a matrix with a row missing says nothing
         if self.ncm is not None:
             self.ncm.add_row(_right(learner.predict_ncm(x), tests))
 

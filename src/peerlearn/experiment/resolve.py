@@ -21,6 +21,7 @@ from peerlearn.experiment.settings import (
     StreamSettings,
 )
 from peerlearn.learner.build import MEMORY, NET, PROFILES, Parts, split_name
+from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.records.schema import MACHINE
 from peerlearn.settings import Settings, faults_of, fields_of, flatten, matching, nest
 
@@ -103,6 +104,19 @@ class Resolved:
             found[f"{DATASETS.kind} {data}"] = origin
         return found
 
+    def check(self) -> None:
+        """Refuse what cannot work together, before any other run has begun."""
+        method, blur = self.parts.method, self.values["stream.blur"]
+        if method.needs_boundaries and blur:
+            raise UserError(
+                f"--blur: hides where tasks end, and {method.name} must be told; leave it out, or "
+                f"take {methods_without_tasks()}"
+            )
+        if self.parts.wrapper is not None and not method.gives_logits:
+            raise UserError(
+                f"{self.method}: {method.name} has no logits to teach with; take it alone"
+            )
+
     @cached_property
     def run(self) -> RunSettings:
         """The settings of the run itself."""
@@ -139,12 +153,15 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
     usual = {**_defaults(keys), **preset}
     origins = {key: "preset" if key in preset else "default" for key in keys}
     names = {f"{group}.name": name for group, name in parts.names.items()}
-    values, where, unused = dict(usual), {}, []
+    values, unused = dict(usual), []
+    where: dict[str, str] = {}
     for item in given:
         key = _key(item, [*keys, *names], method)
         if key is None:
             unused.append(item)
             continue
+        if item.origin == "flag" == origins.get(key):
+            raise UserError(f"{item.where}: is given twice, also as {where[key]}; say it once")
         origins[key], where[key] = item.origin, item.where
         if key in keys:
             values[key] = item.value
@@ -153,7 +170,8 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
     return Resolved(
         parts,
         settings,
-        {key: origins.get(key, "default") for key in settings} | dict.fromkeys(_METHOD, "flag"),
+        {key: origins.get(key, "preset" if key in protocol else "default") for key in settings}
+        | dict.fromkeys(_METHOD, "flag"),
         {**usual, **names},
         _variant(settings, {**usual, **_usual_parts(parts, protocol)}),
         tuple(unused),
@@ -224,11 +242,12 @@ def _preset(
     parts: Parts, protocol: Mapping[str, Any], profile: str | None, keys: Mapping[str, FieldInfo]
 ) -> dict[str, Any]:
     """What the paper, or the code of a method, sets for this data set and method."""
-    usual = _usual_parts(parts, protocol)
+    usual, general = _usual_parts(parts, protocol), _fields([entry[1:] for entry in GENERAL])
     found = {}
     for key, value in protocol.items():
         group = key.partition(".")[0]
-        if key in keys and usual.get(f"{group}.name") in (None, parts.names.get(group)):
+        meant = usual.get(f"{group}.name") in (None, parts.names.get(group))
+        if key in general or (key in keys and meant):
             found[key] = value  # a width is meant for the network that the protocol has in mind
         elif key not in keys and group in ("stream", "memory", "machine") and key not in _PARTS:
             raise UserError(did_you_mean(f"a data set's protocol sets {key!r}", key, keys))
@@ -246,7 +265,9 @@ def _key(item: Given, keys: Sequence[str], method: str) -> str | None:
     name = item.name.replace("-", "_")
     found = matching(ALIASES.get(name, name), keys)
     if len(found) > 1:
-        raise UserError(f"{item.where}: ambiguous for {method}; say {' or '.join(found)}")
+        dashes = "--" if item.origin == "flag" else ""
+        full = " or ".join(f"{dashes}{key}" for key in found)
+        raise UserError(f"{item.where}: ambiguous for {method}; say {full}")
     if item.origin == "flag" and found and found[0] in _METHOD:
         raise UserError(f"{item.where}: name methods before the flags: peerlearn run er+ccldc")
     return found[0] if found else None

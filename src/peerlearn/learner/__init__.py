@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from peerlearn.registry import Registry, lazy
+from peerlearn.lazy import lazy
+from peerlearn.registry import Registry
 
 if TYPE_CHECKING:
     from peerlearn.learner.build import build_learner as build_learner
@@ -13,15 +14,17 @@ if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner as OnlineLearner
     from peerlearn.learner.predictor import Predictor as Predictor
     from peerlearn.learner.teachers import Teacher as Teacher
-    from peerlearn.learner.wrappers import Wrapper as Wrapper
-    from peerlearn.learner.wrappers import WrapperBase as WrapperBase
+    from peerlearn.learner.teachers import TeacherSettings as TeacherSettings
+    from peerlearn.learner.teachers import logits_by_view as logits_by_view
+    from peerlearn.learner.wrapper import Wrapper as Wrapper
+    from peerlearn.learner.wrapper import WrapperBase as WrapperBase
     from peerlearn.learner.wrappers import collaboration_of as collaboration_of
 
 TEACHERS: "Registry[type[Teacher]]" = Registry(
     "teacher", "peerlearn.learner.teachers", "peerlearn.learner.teachers:Teacher"
 )
 WRAPPERS: "Registry[type[WrapperBase]]" = Registry(
-    "wrapper", "peerlearn.learner.wrappers", "peerlearn.learner.wrappers:WrapperBase"
+    "wrapper", "peerlearn.learner.wrappers", "peerlearn.learner.wrapper:WrapperBase"
 )
 
 if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
@@ -34,10 +37,12 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
             "OnlineLearner": "online",
             "Predictor": "predictor",
             "Teacher": "teachers",
-            "Wrapper": "wrappers",
-            "WrapperBase": "wrappers",
+            "TeacherSettings": "teachers",
+            "Wrapper": "wrapper",
+            "WrapperBase": "wrapper",
             "build_learner": "build",
             "collaboration_loss": "collaboration",
+            "logits_by_view": "teachers",
             "collaboration_of": "wrappers",
         },
     )

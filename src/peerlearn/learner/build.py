@@ -13,7 +13,7 @@ from peerlearn.data import DATASETS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner import TEACHERS, WRAPPERS
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.learner.wrappers import WrapperBase
+from peerlearn.learner.wrapper import WrapperBase
 from peerlearn.memory import MEMORIES
 from peerlearn.memory.base import Memory
 from peerlearn.methods import METHODS
@@ -95,9 +95,9 @@ class Parts:
         }
         models = {group: settings_of(part) for group, part in found.items() if part is not None}
         for group, model in models.items():
-            if "name" in model.model_fields:
+            for taken in {"name", "size" if group == "memory" else "name"} & {*model.model_fields}:
                 part = f"{KINDS[group].kind} {self.names[group]}"
-                raise UserError(f"{part}: a setting cannot be called 'name'; call it otherwise")
+                raise UserError(f"{part}: a setting cannot be called {taken!r}; call it otherwise")
         return models
 
     def origins(self, values: Values) -> dict[str, str]:
@@ -135,13 +135,19 @@ class Parts:
         chosen = {group: model(**tree.get(group, {})) for group, model in self.settings.items()}
         if net is None:
             net = self._network(stream.num_classes, dict(chosen["net"]))
+        kept = self.memory(memory, **dict(chosen["memory"]))
+        for name in {*dict(chosen["memory"])} - {*vars(kept)}:
+            raise UserError(
+                f"memory {self.memory.name}: must keep its setting {name!r} as an attribute, so "
+                "that checkpoints can be compared"
+            )
         wrapper, optim = chosen.get("collaboration"), chosen["optim"]
         assert isinstance(optim, Optimizer)
         return OnlineLearner(
             self.method(stream, **dict(chosen["method"])),
             net,
             wrapper.collaboration() if isinstance(wrapper, WrapperBase) else None,
-            memory=self.memory(memory, **dict(chosen["memory"])),
+            memory=kept,
             optim=optim,
             **options,
         )

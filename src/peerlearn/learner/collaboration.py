@@ -64,7 +64,7 @@ def softening(temperature: float) -> Any:
     return setting(temperature, "by which answers are softened in a lesson (tau)", gt=0)
 
 
-class Lessons(Settings):
+class LessonSettings(Settings):
     """What collaborations of every shape can be told."""
 
     peers: int = number_of_peers(1)
@@ -73,7 +73,7 @@ class Lessons(Settings):
     temperature: float = softening(4.0)
 
 
-class Collaboration(Lessons):
+class Collaboration(LessonSettings):
     """Who learns, from whom, on which views. The default is a baseline: one peer, no lessons.
 
     Args:
@@ -98,12 +98,17 @@ class Collaboration(Lessons):
 
     @model_validator(mode="after")
     def _edges_can_be_followed(self) -> Self:
+        told = [name for name in self.teachers if name not in {edge.by for edge in self.edges}]
+        if told:
+            known = sorted({edge.by for edge in self.edges})
+            raise ValueError(did_you_mean(f"no edge is by {told[0]!r}", told[0], known))
         for edge in self.edges:
             ends = (edge.student, edge.teacher)
             if not all(METHOD_BATCH <= view <= self.chain.stages for view in ends):
                 raise ValueError(
                     f"{edge} names a view that a chain of {self.chain.stages} stages does not "
-                    f"have; views are 0 to {self.chain.stages}"
+                    f"have; views are 0 to {self.chain.stages}. More come with "
+                    "chain=ViewChain(stages=...), in a wrapper with a field `chain: ViewChain`"
                 )
             if edge.by not in TEACHERS:
                 raise ValueError(
@@ -117,9 +122,10 @@ class Collaboration(Lessons):
                     f"{edge} is on the method's own batch, where only these teachers answer: "
                     f"{', '.join(able)}; take Edge(METHOD_BATCH, METHOD_BATCH, by={able[0]!r})"
                 )
-            if edge.by == "peer" and self.peers < 2:
+            if self.peers < (least := TEACHERS[edge.by].least_peers):
                 raise ValueError(
-                    "teacher 'peer' needs at least 2 peers, got 1; take peers=2, or by='self'"
+                    f"teacher {edge.by!r} needs at least {least} peers, got {self.peers}; take "
+                    f"peers={least}, or by='self'"
                 )
         return self
 

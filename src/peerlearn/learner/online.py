@@ -14,12 +14,13 @@ from peerlearn.errors import UserError
 from peerlearn.learner import TEACHERS, checkpoint
 from peerlearn.learner.collaboration import Collaboration, CollaborationLoss, collaboration_loss
 from peerlearn.learner.inputs import (
+    Array,
     check_arguments,
     checked_images,
     checked_labels,
     usable_device,
 )
-from peerlearn.learner.predictor import Images, Predictor
+from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
 from peerlearn.learner.turns import Turns
 from peerlearn.losses import distill
@@ -116,7 +117,7 @@ class OnlineLearner:
 
     # --- learning
 
-    def learn(self, x: Images, y: Images) -> dict[str, float]:
+    def learn(self, x: Array, y: Array) -> dict[str, float]:
         """Take a step per peer on a batch of the stream, then offer the batch to the memory.
 
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
@@ -225,15 +226,16 @@ class OnlineLearner:
                 "end_task(): this learner was told that its stream has no task boundaries; "
                 "build it with StreamInfo(boundaries=True)"
             )
-        if self.progress.step == 0:
-            raise UserError(
-                f"end_task(): task {self.progress.task} has had no batch yet; "
-                "call it once, after the last batch of a task"
-            )
         with self._turns:
+            if self.progress.step == 0:
+                raise UserError(
+                    f"end_task(): task {self.progress.task} has had no batch yet; "
+                    "call it once, after the last batch of a task"
+                )
             for peer in self.peers:
                 self.method.end_task(peer)
             self.progress = self.progress.after_task()
+            self.predictor.refresh()
 
     def _check_heads(self, x: Tensor) -> None:
         """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
@@ -253,23 +255,25 @@ class OnlineLearner:
         """(3, H, W) of the images so far, None before the first."""
         return self.predictor.image_shape
 
-    def predict(self, x: Images) -> Tensor:
+    def predict(self, x: Array) -> Tensor:
         """The most likely class of each image, (B,). Images as for `learn`."""
         return self.predictor.predict(x)
 
-    def predict_proba(self, x: Images) -> Tensor:
+    def predict_proba(self, x: Array) -> Tensor:
         """The probability of each class, (B, C)."""
+        if not self.method.gives_logits:
+            raise UserError(f"predict_proba: {self.method.name} has no probabilities; take predict")
         return self.predictor.logits(x).softmax(dim=1)
 
-    def logits(self, x: Images, peer: int | None = None) -> Tensor:
+    def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """(B, C): the mean of the peers' logits, or one peer's."""
         return self.predictor.logits(x, peer)
 
-    def features(self, x: Images) -> Tensor:
+    def features(self, x: Array) -> Tensor:
         """(B, D): the mean of the peers' features."""
         return self.predictor.features(x)
 
-    def predict_ncm(self, x: Images) -> Tensor:
+    def predict_ncm(self, x: Array) -> Tensor:
         """The class of the nearest class mean, (B,), over the images in memory."""
         return self.predictor.nearest_mean(x)
 

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from peerlearn.errors import UserError
-from peerlearn.learner.inputs import checked_images
+from peerlearn.learner.inputs import Array, checked_images
 from peerlearn.learner.turns import Turns
 from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
@@ -16,7 +15,6 @@ from peerlearn.methods.interface import Method
 from peerlearn.methods.replay import images
 from peerlearn.peer.model import PeerModel
 
-Images = Tensor | np.ndarray[Any, Any]
 EVAL_BATCH = 250  # images per forward
 
 
@@ -52,22 +50,22 @@ class Predictor:
         """Look at the models anew: they have learnt, and a module may have put new tensors in."""
         self._twins = None
 
-    def predict(self, x: Images) -> Tensor:
+    def predict(self, x: Array) -> Tensor:
         """The class of each image, (B,), by the method's rule."""
         with self._turns:
             return self.method.predict(self, checked_images(x, self.image_shape))
 
-    def logits(self, x: Images, peer: int | None = None) -> Tensor:
+    def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """(B, C): the mean of the peers' logits, or one peer's."""
         if peer is not None and not 0 <= peer < len(self.models):
             raise UserError(f"peer must be from 0 to {len(self.models) - 1}, got {peer}")
         return self._forward_eval(x, PeerModel.logits, peer)
 
-    def features(self, x: Images) -> Tensor:
+    def features(self, x: Array) -> Tensor:
         """(B, D): the mean of the peers' features."""
         return self._forward_eval(x, PeerModel.features, None)
 
-    def nearest_mean(self, x: Images) -> Tensor:
+    def nearest_mean(self, x: Array) -> Tensor:
         """The class of the nearest class mean, (B,).
 
         Means are of the features of the images in memory, so only classes that it holds can be
@@ -75,7 +73,7 @@ class Predictor:
         """
         with self._turns:
             if not len(self.memory):
-                raise UserError("predict_ncm: the memory is empty; learn with memory > 0 first")
+                raise UserError("nearest class means: the memory holds no image; keep some first")
             labels, classes = self.memory["y"], self.method.stream.num_classes
             means = class_means(self.features(self.memory["x"]), labels, classes)
             held: Tensor = labels.unique()
@@ -84,7 +82,7 @@ class Predictor:
 
     @torch.no_grad()
     def _forward_eval(
-        self, x: Images, answer: Callable[[PeerModel, Tensor], Tensor], peer: int | None
+        self, x: Array, answer: Callable[[PeerModel, Tensor], Tensor], peer: int | None
     ) -> Tensor:
         raw = checked_images(x, self.image_shape)
         with self._turns:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from peerlearn.errors import UserError
 from peerlearn.peer.model import PeerModel
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.settings import Settings
@@ -33,13 +34,18 @@ class Teacher(ABC):
     name: ClassVar[str]
     reads_students: ClassVar[bool] = False  # answers with what peers said on the views asked for
     answers_any_batch: ClassVar[bool] = False  # also on the batches that a method trains on
+    least_peers: ClassVar[int] = 1
 
     Settings: ClassVar[type[TeacherSettings]] = TeacherSettings
     settings: TeacherSettings
 
     def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
         """Teach these peers; `new_peer` makes one more, each from a seed of its own."""
-        self.peers, self.new_peer, self.settings = peers, new_peer, self.Settings(**values)
+        self.peers, self.new_peer = peers, new_peer
+        try:
+            self.settings = self.Settings(**values)
+        except UserError as error:
+            raise UserError(f"teacher {self.name!r}: {error}") from None
 
     @property
     def networks(self) -> list[PeerModel]:
@@ -76,6 +82,7 @@ class OtherPeers(Teacher):
 
     name = "peer"
     reads_students = True
+    least_peers = 2
 
     @override
     def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:

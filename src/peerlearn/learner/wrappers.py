@@ -1,8 +1,7 @@
 """The published ways to collaborate, by the name after the plus: `er+ccldc`, `gsa+sdc`, ..."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from typing_extensions import override
 
@@ -12,79 +11,14 @@ from peerlearn.learner.collaboration import (
     METHOD_BATCH,
     Collaboration,
     Edge,
-    Lessons,
     easy_to_hard,
     hard_to_easy,
     number_of_peers,
     same_view,
-    softening,
     weight_of_labels,
-    weight_of_lessons,
 )
-from peerlearn.settings import Settings, setting
-
-
-def _weights(label: float, lesson: float, temperature: float) -> Mapping[str, float]:
-    return {"label_weight": label, "lesson_weight": lesson, "temperature": temperature}
-
-
-# lambda1, lambda2 and tau as the authors chose them on CIFAR-100 with 2000 images kept
-WEIGHTS = {
-    "er": _weights(0.5, 2, 4),
-    "derpp": _weights(0.5, 1, 3),
-    "er_ace": _weights(0.5, 1, 4),
-    "ocm": _weights(0.25, 4, 4),
-    "gsa": _weights(0.5, 1, 4),
-    "onpro": _weights(0.25, 1, 4),
-}
-
-
-class WrapperBase(Settings):
-    """What all wrappers share: fields are what one can be told, edges what it does."""
-
-    name: ClassVar[str]
-
-    peers: int = number_of_peers(2)
-    label_weight: float = weight_of_labels(0.5)
-
-    @classmethod
-    def preset(cls, method: str) -> Mapping[str, Any]:
-        """Settings that are published for a method."""
-        return WEIGHTS.get(method, {})
-
-    @classmethod
-    def authors(cls, _method: str, /) -> Mapping[str, Any]:
-        """Settings that the authors' code has otherwise than their paper."""
-        return {}
-
-    @classmethod
-    def published(cls, method: str, profile: str) -> dict[str, Any]:
-        """The settings for a method, by the paper or by the authors' code."""
-        found = {**cls.preset(method), **(cls.authors(method) if profile == "authors" else {})}
-        return {name: value for name, value in found.items() if name in cls.model_fields}
-
-    @abstractmethod
-    def edges(self) -> tuple[Edge, ...]:
-        """The lessons."""
-
-    def teachers(self) -> dict[str, dict[str, Any]]:
-        """What its teachers are told, by the teacher's name."""
-        return {}
-
-    def collaboration(self) -> Collaboration:
-        """What a learner is built with."""
-        lessons = {
-            name: getattr(self, name) for name in Lessons.model_fields if hasattr(self, name)
-        }
-        chain = getattr(self, "chain", ViewChain(stages=0))
-        return Collaboration(edges=self.edges(), chain=chain, teachers=self.teachers(), **lessons)
-
-
-class Wrapper(WrapperBase):
-    """Base of the wrappers with lessons; the weights are for methods without published ones."""
-
-    lesson_weight: float = weight_of_lessons(1.0)
-    temperature: float = softening(4.0)
+from peerlearn.learner.wrapper import Wrapper, WrapperBase
+from peerlearn.settings import setting
 
 
 class PeerWrapper(Wrapper):
@@ -104,9 +38,8 @@ class PeerWrapper(Wrapper):
 
     @override
     def collaboration(self) -> Collaboration:
-        made = super().collaboration()
         weight = self.label_weight if self.scale_base else 1.0
-        return made.model_copy(update={"base_weight": weight})
+        return Collaboration(**{**dict(super().collaboration()), "base_weight": weight})
 
     def in_common(self, stages: int) -> tuple[Edge, ...]:
         """The lesson on the view that peers have in common."""

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from peerlearn.registry import Registry, lazy
+from peerlearn.lazy import lazy
+from peerlearn.registry import Registry
 
 if TYPE_CHECKING:
     from peerlearn.memory.base import Memory as Memory

@@ -78,8 +78,18 @@ class Memory(ABC):
                 name: row.new_zeros((self.capacity, *row.shape[1:])) for name, row in rows.items()
             }
         slots = self.slots(rows, rng)
+        self._check(slots, len(next(iter(rows.values()))))
         self._store({slot: i for i, slot in enumerate(slots) if slot < self.capacity}, rows)
         self.seen += len(slots)
+
+    def _check(self, slots: Sequence[int], count: int) -> None:
+        taken = {slot for slot in slots if slot < self.capacity}
+        gap = max(taken, default=-1) >= len({*range(self._size), *taken})
+        if len(slots) != count or min(slots, default=0) < 0 or gap:
+            raise UserError(
+                f"memory {self.name}: slots() must give a slot for each of {count} rows, from 0 on "
+                f"without gaps, capacity or more for none; got {slots!r:.60}"
+            )
 
     def _store(self, taken: Mapping[int, int], rows: Mapping[str, Tensor]) -> None:
         """Write rows to their slots. taken: the number of the row by slot."""

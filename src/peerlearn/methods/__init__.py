@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from peerlearn.registry import Registry, lazy
+from peerlearn.lazy import lazy
+from peerlearn.registry import Registry
 
 if TYPE_CHECKING:
     from peerlearn.methods.derpp import DERPP as DERPP

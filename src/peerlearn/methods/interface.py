@@ -18,6 +18,7 @@ from torch import Tensor
 
 from peerlearn.errors import UserError
 from peerlearn.memory.base import Memory
+from peerlearn.methods import METHODS
 from peerlearn.peer.optimizers import AdamW, Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.settings import Settings, setting
@@ -153,14 +154,14 @@ class Method(ABC, Generic[D]):
         if self.needs_boundaries and not stream.boundaries:
             raise UserError(
                 f"{self.name} must be told where tasks end, and this stream does not tell: pass "
-                "StreamInfo(boundaries=True) and call end_task(), or take er, derpp or er_ace, "
-                "which need no boundaries"
+                "StreamInfo(boundaries=True) and call end_task(), or take "
+                f"{methods_without_tasks()}"
             )
         if self.needs_slots and stream.classes_per_task is None:
             raise UserError(
                 f"{self.name} must know the classes of each task, and this stream does not tell: "
                 "pass StreamInfo(classes_per_task=...) with labels numbered in order of arrival, "
-                "or take er, derpp or er_ace, which need no tasks"
+                f"or take {methods_without_tasks()}"
             )
         self.stream = stream
 
@@ -174,7 +175,7 @@ class Method(ABC, Generic[D]):
             raise UserError(
                 f"{self.name}: label {int(stray[0])} is not of task {progress.task}, which holds "
                 f"{slots.start} to {slots.stop - 1}: call end_task() where a task ends, or take "
-                "er, derpp or er_ace, which need no tasks"
+                f"{methods_without_tasks()}"
             )
 
     def slots(self, task: int) -> slice:
@@ -217,3 +218,9 @@ class Method(ABC, Generic[D]):
     def predict(self, answers: Answers, x: Tensor) -> Tensor:
         """The class of each image, (B,): the largest logit, unless a method has another rule."""
         return answers.logits(x).argmax(dim=1)
+
+
+def methods_without_tasks() -> str:
+    """The methods that any stream will do for, as advice."""
+    *names, last = sorted(name for name, one in METHODS.items() if not one.needs_boundaries)
+    return f"{', '.join(names)} or {last}, which need no tasks"

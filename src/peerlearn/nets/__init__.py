@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from peerlearn.registry import Registry, lazy
+from peerlearn.lazy import lazy
+from peerlearn.registry import Registry
 
 if TYPE_CHECKING:
     from peerlearn.nets.base import Network as Network
