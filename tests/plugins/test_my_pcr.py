@@ -100,8 +100,8 @@ class TestItsSettings:
         words = ("--plugin", "my_pcr.py", *TINY, "--out", "runs")
         assert run(*BOTH, *words, "--temperature", "0.2") == 2
         assert (
-            "--temperature: ambiguous for my_pcr+ccldc; say method.temperature or "
-            "collaboration.temperature" in capsys.readouterr().err
+            "--temperature: ambiguous for my_pcr+ccldc; say --method.temperature or "
+            "--collaboration.temperature" in capsys.readouterr().err
         )
         assert not RUNS.exists()
         assert run(*BOTH, *words, "--method.temperature", "0.2") == 0
