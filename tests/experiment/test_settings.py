@@ -174,7 +174,9 @@ class TestProtocols:
         def mlp(num_classes: int, *, width: int = 512) -> None: ...
 
         NETWORKS.add(mlp)
-        assert run_of("er", net="mlp").values["net.width"] == 512  # `mini` wants a slim ResNet-18
+        found = run_of("er", net="mlp")
+        assert found.values["net.width"] == 512  # `mini` wants a slim ResNet-18
+        assert found.origins["net.width"] == "default"
         assert run_of("er", data="dots", net="resnet18").values["net.width"] == 64
 
     @pytest.mark.parametrize("policy", MEMORIES)

@@ -151,31 +151,34 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
     keys = _fields(models)
     preset = _preset(parts, protocol, choice.get("profile"), keys)
     usual = {**_defaults(keys), **preset}
-    origins = {key: "preset" if key in preset else "default" for key in keys}
     names = {f"{group}.name": name for group, name in parts.names.items()}
-    values, unused = dict(usual), []
-    where: dict[str, str] = {}
+    last, unused = _by_key(given, [*keys, *names], method)
+    values = {**usual, **{key: item.value for key, item in last.items() if key in keys}}
+    values = _checked(models, values, {key: item.where for key, item in last.items()}, method)
+    settings = {"data": values.pop("data"), **names, **values}
+    by_preset = {*preset, *(key for key in _PARTS if key in protocol)}
+    origins = {key: "preset" if key in by_preset else "default" for key in settings}
+    origins |= {key: item.origin for key, item in last.items()} | dict.fromkeys(_METHOD, "flag")
+    variant = _variant(settings, {**usual, **_usual_parts(parts, protocol)})
+    return Resolved(parts, settings, origins, {**usual, **names}, variant, tuple(unused))
+
+
+def _by_key(
+    given: Iterable[Given], keys: Sequence[str], method: str
+) -> tuple[dict[str, Given], list[Given]]:
+    """What counts of what was given, by dotted names, and what has no meaning for this run."""
+    found: dict[str, Given] = {}
+    unused = []
     for item in given:
-        key = _key(item, [*keys, *names], method)
+        key = _key(item, keys, method)
+        before = found.get(key or "")
         if key is None:
             unused.append(item)
-            continue
-        if item.origin == "flag" == origins.get(key):
-            raise UserError(f"{item.where}: is given twice, also as {where[key]}; say it once")
-        origins[key], where[key] = item.origin, item.where
-        if key in keys:
-            values[key] = item.value
-    values = _checked(models, values, where, method)
-    settings = {"data": values.pop("data"), **names, **values}
-    return Resolved(
-        parts,
-        settings,
-        {key: origins.get(key, "preset" if key in protocol else "default") for key in settings}
-        | dict.fromkeys(_METHOD, "flag"),
-        {**usual, **names},
-        _variant(settings, {**usual, **_usual_parts(parts, protocol)}),
-        tuple(unused),
-    )
+        elif before and before.origin == item.origin == "flag":
+            raise UserError(f"{item.where}: is given twice, also as {before.where}; say it once")
+        else:
+            found[key] = item
+    return found, unused
 
 
 def _protocol(data: str, method: str) -> dict[str, Any]:
