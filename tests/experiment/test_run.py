@@ -16,6 +16,7 @@ from command import VARIANT, command, folder, run_small, run_small_and_exit
 
 from peerlearn.experiment import run as running
 from peerlearn.learner import checkpoint
+from peerlearn.memory import MEMORIES
 from peerlearn.records.folder import RunFolder
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -286,7 +287,8 @@ def test_a_memory_that_stays_empty_has_no_nearest_means(tmp_path: Path) -> None:
         '        return [self.capacity] * len(rows["y"])\n'
     )
     plugin = ("--plugin", str(tmp_path / "never.py"), "--memory-policy", "never")
-    assert run_small(tmp_path, *plugin, method="er_ace") == 0
+    with MEMORIES.unchanged():
+        assert run_small(tmp_path, *plugin, method="er_ace") == 0
     (found,) = tmp_path.rglob("accuracy.json")
     assert json.loads(found.read_text())["ncm"] is None
 

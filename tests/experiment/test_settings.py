@@ -134,6 +134,8 @@ class TestNames:
     def test_one_setting_by_two_names_is_refused(self) -> None:
         with pytest.raises(UserError, match=r"--optim.lr: is given twice, also as --lr"):
             resolve("er", flags(lr=0.1, optim__lr=0.2))
+        again = [*flags(lr=0.1), *flags(lr=0.2)]  # one that is repeated is corrected
+        assert resolve("er", again).values["optim.lr"] == 0.2
 
     def test_a_method_is_named_before_the_flags(self) -> None:
         for name in ("method", "method.name", "collaboration.name"):

@@ -174,7 +174,7 @@ def _by_key(
         before = found.get(key or "")
         if key is None:
             unused.append(item)
-        elif before and before.origin == item.origin == "flag":
+        elif before and before.origin == item.origin == "flag" and before.where != item.where:
             raise UserError(f"{item.where}: is given twice, also as {before.where}; say it once")
         else:
             found[key] = item
