@@ -1,6 +1,7 @@
 """Answers, while the learner learns."""
 
 import threading
+import time
 from threading import Lock
 from typing import Any
 
@@ -43,14 +44,15 @@ def test_predictions_from_another_thread_change_nothing_and_see_whole_steps(
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for batch in batches:
+    for number, batch in enumerate(batches):
+        while len(answers) < number:  # some answers fall before, between and into the steps
+            time.sleep(0.001)
         watched.learn(*batch)
     done.set()
     for thread in threads:
         thread.join()
     assert same(tensors(alone), tensors(watched))
     assert alone.cost == watched.cost
-    assert len(answers) >= len(batches)  # nobody was kept waiting for more than a step
     assert all(any(torch.equal(answer, state) for state in states) for answer in answers)
 
 
