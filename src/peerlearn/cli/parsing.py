@@ -31,8 +31,7 @@ class Parser(argparse.ArgumentParser):
 
         Which settings there are depends on the method and on plug-ins, so they are looked at later.
         """
-        chosen = next((words[0] for _ in words[:1] if words[0] in self._commands()), None)
-        command = self._commands()[chosen] if chosen else None
+        command = self._commands().get(words[0]) if words else None
         if command is None or not command.takes_settings:
             return list(words), []
         rest, given, waiting = [words[0]], [], iter(words[1:])

@@ -95,9 +95,10 @@ class Parts:
         }
         models = {group: settings_of(part) for group, part in found.items() if part is not None}
         for group, model in models.items():
-            for taken in {"name", "size" if group == "memory" else "name"} & {*model.model_fields}:
+            taken = ("name", "size") if group == "memory" else ("name",)
+            for name in (name for name in taken if name in model.model_fields):
                 part = f"{KINDS[group].kind} {self.names[group]}"
-                raise UserError(f"{part}: a setting cannot be called {taken!r}; call it otherwise")
+                raise UserError(f"{part}: a setting cannot be called {name!r}; call it otherwise")
         return models
 
     def origins(self, values: Values) -> dict[str, str]:

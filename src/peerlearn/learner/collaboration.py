@@ -64,16 +64,7 @@ def softening(temperature: float) -> Any:
     return setting(temperature, "by which answers are softened in a lesson (tau)", gt=0)
 
 
-class LessonSettings(Settings):
-    """What collaborations of every shape can be told."""
-
-    peers: int = number_of_peers(1)
-    label_weight: float = weight_of_labels(0.0)
-    lesson_weight: float = weight_of_lessons(0.0)
-    temperature: float = softening(4.0)
-
-
-class Collaboration(LessonSettings):
+class Collaboration(Settings):
     """Who learns, from whom, on which views. The default is a baseline: one peer, no lessons.
 
     Args:
@@ -91,6 +82,10 @@ class Collaboration(LessonSettings):
     (0, 1, 2, 3)
     """
 
+    peers: int = number_of_peers(1)
+    label_weight: float = weight_of_labels(0.0)
+    lesson_weight: float = weight_of_lessons(0.0)
+    temperature: float = softening(4.0)
     edges: tuple[Edge, ...] = ()
     chain: ViewChain = ViewChain()
     base_weight: float = setting(1.0, "weight of the method's own loss", ge=0)
