@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from peerlearn.data.images import ImageSet
+from peerlearn.data import images as images_module
+from peerlearn.data.images import Dataset, ImageSet, content_digest
 from peerlearn.errors import UserError
 
 
@@ -78,3 +79,48 @@ def test_images_may_stay_in_a_memory_map(tmp_path: Path) -> None:
     images = ImageSet(torch.from_numpy(pixels), torch.tensor([0, 1, 0, 1]), ("a", "b"))
     assert images.x.data_ptr() == pixels.ctypes.data
     assert numbers(images.of_classes([1])) == [0, 7]
+
+
+def pair(x: torch.Tensor, y: list[int], names: tuple[str, ...] = ("a", "b")) -> Dataset:
+    part = ImageSet(x, torch.tensor(y), names)
+    return Dataset(part, part.take(torch.arange(len(y) - 1)), "pair")
+
+
+def test_a_digest_changes_with_one_pixel_one_label_one_name_and_the_form() -> None:
+    x = torch.zeros(4, 3, 2, 4, dtype=torch.uint8)
+    other = x.clone()
+    other[3, 2, 1, 3] = 1
+    digests = [
+        content_digest(data)
+        for data in (
+            pair(x, [0, 1, 0, 1]),
+            pair(other, [0, 1, 0, 1]),  # one pixel of the last training image
+            pair(x, [0, 1, 0, 0]),
+            pair(x, [0, 1, 0, 1], ("a", "c")),
+            pair(x, [0, 1, 0, 1], ("a,", "b")),
+            pair(x.view(4, 3, 4, 2), [0, 1, 0, 1]),
+            Dataset(pair(x, [0, 1, 0, 1]).train, pair(other, [0, 1, 0, 1]).train, "pair"),
+        )
+    ]
+    assert len(set(digests)) == len(digests)
+
+
+def test_a_digest_does_not_depend_on_where_the_pixels_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.arange(5 * 3 * 4 * 4, dtype=torch.uint8).view(5, 3, 4, 4)
+    y = [0, 1, 0, 1, 1]
+    mapped = np.memmap(tmp_path / "x.bin", np.uint8, "w+", shape=(5, 3, 4, 4))
+    mapped[:] = x.numpy()
+    channels_last = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    whole = content_digest(pair(x, y))
+    assert content_digest(pair(torch.from_numpy(mapped), y)) == whole
+    assert content_digest(pair(channels_last, y)) == whole
+    monkeypatch.setattr(images_module, "CHUNK", 100)  # two images at once, then one too many
+    assert content_digest(pair(x, y)) == whole
+
+
+def test_a_data_set_unpacks_into_its_parts_and_its_name() -> None:
+    data = pair(torch.zeros(2, 3, 2, 2, dtype=torch.uint8), [0, 1])
+    train, test, name = data
+    assert (train, test, name, data.notes) == (data.train, data.test, "pair", ())

@@ -6,6 +6,7 @@ Nothing here imports torch or numpy before a data set is read, so that a listing
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -317,4 +318,4 @@ def _load_folder(path: Path, size: int | None, progress: Progress | None) -> "Da
 
 
 def _read(name: str, folder: Path, progress: Progress | None) -> "Dataset":
-    return known(name).read(folder, progress)._replace(name=name)
+    return replace(known(name).read(folder, progress), name=name)
