@@ -12,6 +12,7 @@ from peerlearn.metrics.table import summarise
 from peerlearn.records.folder import RunFolder, run_path
 from peerlearn.records.read import RunRecord
 from peerlearn.records.schema import Config, Cost, Summary
+from peerlearn.storage import Log
 
 NAMES = ["airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 STRENGTH = {"er": 0.0, "derpp": 0.02, "er_ace": 0.05, "ocm": 0.08, "gsa": 0.07, "onpro": 0.1}
@@ -172,7 +173,8 @@ def fabricate(
         "threads": 2, "device": "cpu", "commit": "0f3c2a1",
         "command": f"peerlearn run {method} --data {data} --memory {memory} --seeds {seed}",
     })  # fmt: skip
-    with folder.steps.open("w", encoding="utf-8") as log:
+    folder.steps.unlink(missing_ok=True)
+    with Log(folder.steps) as log:
         for batch in range(0, done * 40, 2):
             fade = 2.3 / (1 + 0.05 * (batch % 40)) + abs(rng.gauss(0, 0.15))
             losses = {"base": fade}

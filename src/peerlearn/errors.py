@@ -1,11 +1,21 @@
 """The one error that the caller can put right."""
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class UserError(ValueError):
-    """What is wrong, where, and what to do next, in one line; nothing was changed."""
+    r"""What is wrong, where, and what to do next, in one line; nothing was changed.
+
+    >>> print(UserError("two\nlines: rename the file"))
+    two\nlines: rename the file
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_CONTROL.sub(lambda found: repr(found.group())[1:-1], message))
 
 
 class UnknownNameError(UserError, KeyError):

@@ -1,25 +1,46 @@
-"""Files that are replaced as a whole, and locks between processes."""
+"""Files: written whole or not at all, appended to, locked between processes, and paths as typed.
+
+Every byte of a checkpoint and of a run's folder is written by the functions of this module, one
+call of the system after the other, so that a test can stop at any of them.
+"""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from filelock import FileLock, Timeout
 
+from peerlearn.errors import UserError
 
-def replace_text(path: Path, text: str) -> None:
-    """Give a file a new content; a crash leaves the old one whole."""
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows would turn line ends around
+
+
+def replace_file(path: Path, content: bytes | str) -> None:
+    """Give a file a new content; a crash at any moment leaves the old one whole."""
     draft = path.with_name(f".{path.name}.new")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    write_file(draft, content)
     os.replace(draft, path)
+    flush_folder(path.parent)
 
 
-def flush(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
+def write_file(path: Path, content: bytes | str) -> None:
+    """Write a file and wait until it is on the disk; others may read it as the umask says."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
+    try:
+        _write_all(handle, content)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def flush_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk; Windows cannot be asked."""
+    if os.name == "nt":
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -27,22 +48,77 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-class Busy(Exception):  # noqa: N818
-    """Another process holds the lock."""
+class Log:
+    """A file to which lines are added; use it in a `with`.
+
+    Args:
+        path: of the file, made if it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _where: TracebackType | None,
+    ) -> None:
+        os.close(self._handle)
+
+    def add(self, line: str) -> None:
+        """Add a line."""
+        _write_all(self._handle, f"{line}\n")
+
+    def flush(self) -> int:
+        """Wait until all lines are on the disk; how many bytes they are."""
+        os.fsync(self._handle)
+        return os.fstat(self._handle).st_size
+
+
+def _write_all(handle: int, content: bytes | str) -> None:
+    rest = memoryview(content.encode() if isinstance(content, str) else content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Let one process at a time through; freed by the system when its holder ends, however it does.
 
-    Without `wait`, raises `Busy` while another process holds it.
+    waiting: called once if another process holds it, before waiting for that one; it may raise.
     """
-    lock = FileLock(path, timeout=-1 if wait else 0)
+    lock = FileLock(path)
     try:
-        lock.acquire()
+        lock.acquire(timeout=0)
     except Timeout:
-        raise Busy(path) from None
+        if waiting is not None:
+            waiting()
+        lock.acquire()
+    except NotImplementedError as error:  # a file system without locks
+        raise OSError(None, "the file system has no locks", str(path)) from error
     try:
         yield
     finally:
         lock.release()
+
+
+def user_path(typed: str | PathLike[str]) -> Path:
+    """A path as a person gives it; `~` is a home folder.
+
+    >>> user_path("")
+    Traceback (most recent call last):
+    peerlearn.errors.UserError: the path is empty; name a file or a folder
+    """
+    text = os.fspath(typed)
+    if not text:
+        raise UserError("the path is empty; name a file or a folder")
+    if "\0" in text:
+        raise UserError(f"{text}: a path cannot hold the character NUL; leave it out")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UserError(f"{text}: there is no such user; write the folder out") from None

@@ -226,16 +226,16 @@ class TestABrokenRun:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        write, calls = checkpoint.save_file, []
+        write, calls = checkpoint.write_file, []
 
-        def full(tensors, path):  # type: ignore[no-untyped-def]
+        def full(path, content):  # type: ignore[no-untyped-def]
             calls.append(1)
             if len(calls) == 6:
                 Path(path).write_bytes(b"half a checkpoint")
                 raise OSError(28, "No space left on device")
-            write(tensors, path)
+            write(path, content)
 
-        monkeypatch.setattr(checkpoint, "save_file", full)
+        monkeypatch.setattr(checkpoint, "write_file", full)
         assert run_small(tmp_path) == 2
         assert "No space left on device" in capsys.readouterr().err
         summary = json.loads((folder(tmp_path) / "summary.json").read_text())

@@ -14,7 +14,7 @@ from conftest import Build, learn_some, same, tensors, weights
 from killed_worker import work_through
 from safetensors.torch import load_file
 
-from peerlearn import METHODS, ClassStream, OnlineLearner, UserError, small_net
+from peerlearn import METHODS, ClassStream, OnlineLearner, UserError, small_net, storage
 from peerlearn.learner import checkpoint
 from peerlearn.memory import MEMORIES
 from peerlearn.methods import ER
@@ -190,11 +190,11 @@ def test_a_failed_save_leaves_the_old_checkpoint(
     kept = weights(learner)
     learner.learn(*batches[2])
 
-    def full_disk(_tensors: object, path: Path) -> None:
+    def full_disk(path: Path, _content: bytes) -> None:
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    monkeypatch.setattr(checkpoint, "write_file", full_disk)
     with pytest.raises(UserError, match=r"No space left.*is still valid"):
         learner.save(tmp_path)
     monkeypatch.undo()
@@ -212,11 +212,10 @@ def test_a_failure_after_the_rename_leaves_the_new_checkpoint(
     learner.learn(*next(iter(stream.tasks[0])))
     learner.save(tmp_path)
 
-    def no_folders(path: Path) -> None:
-        if path.is_dir():
-            raise OSError(22, "Invalid argument")
+    def no_folders(_path: Path) -> None:
+        raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(checkpoint, "flush", no_folders)
+    monkeypatch.setattr(storage, "flush_folder", no_folders)
     with pytest.raises(UserError, match="cannot be written"):
         learner.save(tmp_path)
     build("er").load(tmp_path)

@@ -6,6 +6,7 @@ from fabricate import config_of, fabricate
 from peerlearn.errors import UserError
 from peerlearn.records.folder import RunFolder, run_path, variant_name
 from peerlearn.records.read import read_run
+from peerlearn.storage import Log
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_run_that_another_process_works_on_is_refused(tmp_path: Path) -> None:
 def test_the_log_can_be_cut_back_to_where_a_checkpoint_was(tmp_path: Path) -> None:
     folder = RunFolder(fabricate(tmp_path, "er"))
     size = folder.steps.stat().st_size
-    with folder.steps.open("a") as log:
+    with Log(folder.steps) as log:
         folder.log(log, 999, 4, {"base": float("nan")}, 0.1)
     folder.truncate_log(size)
     assert folder.steps.stat().st_size == size

@@ -1,13 +1,12 @@
 """One run: train over the stream, evaluate after each task, go on after a crash."""
 
-import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 import torch
 
@@ -27,6 +26,7 @@ from peerlearn.learner.online import OnlineLearner
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.schema import Config
 from peerlearn.runtime import keep_freed_memory, peak_memory, reset_peak_memory
+from peerlearn.storage import Log
 from peerlearn.stream.base import Stream
 
 LOG_EVERY = 10  # batches between lines of steps.jsonl
@@ -130,7 +130,7 @@ class _Run:
         self.watcher.begin(self.config, self.stream.card(), total, done)
         try:
             with _stop_signals() as signals:
-                with self.folder.steps.open("a") as log:
+                with Log(self.folder.steps) as log:
                     for task in self.stream.tasks[len(self.scores.ensemble) :]:
                         self._learn_task(task.index, log, signals)
                         self._end_task(task.index, log)
@@ -150,7 +150,7 @@ class _Run:
                 raise self.folder.unwritable("steps.jsonl", error) from error
             raise
 
-    def _learn_task(self, index: int, log: TextIO, signals: list[int]) -> None:
+    def _learn_task(self, index: int, log: Log, signals: list[int]) -> None:
         task = self.stream.tasks[index]
         before = sum(len(t) for t in self.stream.tasks[:index])
         saved = time.monotonic()
@@ -169,7 +169,7 @@ class _Run:
             if signals:
                 raise Stopped
 
-    def _end_task(self, index: int, log: TextIO) -> None:
+    def _end_task(self, index: int, log: Log) -> None:
         if self.stream.info.boundaries:
             self.learner.end_task()
         start = time.perf_counter()
@@ -205,16 +205,14 @@ class _Run:
             memory_classes=self.memory_classes,
         )
 
-    def _save(self, log: TextIO) -> None:
+    def _save(self, log: Log) -> None:
         """Save the learner together with all that this run has found so far."""
-        log.flush()
-        os.fsync(log.fileno())
         extra = {
             "scores": self.scores.to_lists(),
             "memory_classes": self.memory_classes,
             "seconds": [self.train_seconds, self.eval_seconds],
             "peak": self.peak,
-            "log_bytes": self.folder.steps.stat().st_size,
+            "log_bytes": log.flush(),
         }
         self.learner.save(self.folder.checkpoint, extra)
 

@@ -8,19 +8,19 @@ moment leaves the old one whole.
 
 import hashlib
 import json
-import os
 import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as serialized
 from torch import Tensor
 
 from peerlearn.errors import UserError
 from peerlearn.settings import flatten, settings_of
-from peerlearn.storage import flush
+from peerlearn.storage import flush_folder, replace_file, write_file
 
 if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
@@ -45,22 +45,19 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
             spare, used = used, spare
         whole = learner.state_dict()
         tensors = {name: t for name, t in whole.items() if isinstance(t, Tensor)}
-        save_file(_separate(tensors), folder / spare)
-        flush(folder / spare)
+        content = serialized(_separate(tensors))
+        write_file(folder / spare, content)
         state = {
             "format": FORMAT,
             "schema": SCHEMA,
             "tensors": spare,
-            "sha256": _digest(folder / spare),
+            "sha256": hashlib.sha256(content).hexdigest(),
             "settings": settings(learner),
             "state": {name: n for name, n in whole.items() if name not in tensors},
             "extra": extra,
         }
-        draft = folder / "state.json.new"
-        draft.write_text(json.dumps(state, indent=1))
-        flush(draft)
-        os.replace(draft, folder / "state.json")
-        flush(folder)
+        flush_folder(folder)
+        replace_file(folder / "state.json", json.dumps(state, indent=1))
         (folder / used).unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         # What was begun stays as it is: no state.json names it, and the next save overwrites it.

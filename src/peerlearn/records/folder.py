@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 import yaml
 
@@ -15,7 +15,7 @@ from peerlearn.errors import UserError
 from peerlearn.records.read import read_config, read_summary
 from peerlearn.records.schema import ACCURACY_SCHEMA, SCHEMA, Config, Summary, without_nan
 from peerlearn.settings import nest
-from peerlearn.storage import Busy, locked, replace_text
+from peerlearn.storage import Log, locked, replace_file
 
 LONGEST = 120  # characters of a variant's folder
 
@@ -92,19 +92,20 @@ class RunFolder:
         """Keep other processes out; freed by the system when this one ends, however it does."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with locked(self.path / ".lock", wait=False):
+            with locked(self.path / ".lock", self._busy):
                 yield
-        except Busy:
-            raise UserError(
-                f"{self.path}: another process is working on this run; wait for it, or choose "
-                "another --out"
-            ) from None
         except OSError as error:
             if error.filename not in (str(self.path), str(self.path / ".lock")):
                 raise
             raise UserError(
                 f"{self.path}: cannot be written ({error.strerror}); choose another --out"
             ) from error
+
+    def _busy(self) -> None:
+        raise UserError(
+            f"{self.path}: another process is working on this run; wait for it, or choose "
+            "another --out"
+        )
 
     def config(self) -> Config | None:
         """What config.yaml says, None if it is not there."""
@@ -156,11 +157,11 @@ class RunFolder:
         self._write_json("environment.json", facts)
 
     def log(
-        self, file: TextIO, batch: int, task: int, losses: Mapping[str, Any], seconds: float
+        self, file: Log, batch: int, task: int, losses: Mapping[str, Any], seconds: float
     ) -> None:
         """Add a line to steps.jsonl, which the caller holds open."""
         line = {"batch": batch, "task": task, "losses": losses, "seconds": seconds}
-        file.write(json.dumps(without_nan(line)) + "\n")
+        file.add(json.dumps(without_nan(line)))
 
     def truncate_log(self, size: int) -> None:
         """Forget what was logged after the log had this size."""
@@ -174,7 +175,7 @@ class RunFolder:
 
     def _write(self, name: str, text: str) -> None:
         try:
-            replace_text(self.path / name, text)
+            replace_file(self.path / name, text)
         except OSError as error:
             raise self.unwritable(name, error) from error
 

@@ -1,0 +1,129 @@
+"""JSON and YAML that others may have written: bounded before it is believed."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MOST_BYTES = 1 << 26  # of a file of JSON
+MOST_YAML_BYTES = 1 << 16  # YAML is read slowly
+MOST_YAML_NODES = 10_000  # aliases followed
+DEEPEST = 32
+LARGEST = 10**300  # whole numbers beyond it have no float
+
+
+class Unreadable(ValueError):  # noqa: N818
+    """A document cannot be taken; says why in a few words."""
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """The text of a file of at most so many bytes; a pipe or a device is no file."""
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise Unreadable(f"is over {most} bytes long")
+    return content.decode()
+
+
+def require_file(path: Path) -> None:
+    """Refuse what would not end or would wait for ever, such as a pipe."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise Unreadable("is not a plain file")
+
+
+def from_json(text: str) -> Any:
+    """The value of a JSON text."""
+    try:
+        content = json.loads(text)
+    except RecursionError:
+        raise Unreadable("is nested too deeply") from None
+    except ValueError as error:
+        raise Unreadable(f"is not JSON ({error})") from None
+    _check(content)
+    return content
+
+
+def from_yaml(text: str) -> Any:
+    """The value of a YAML text."""
+    return value_of(yaml_node(text))
+
+
+def yaml_node(text: str) -> yaml.Node:
+    """A YAML text as a tree whose nodes know their lines; small also once aliases are followed."""
+    try:
+        node: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    except RecursionError:
+        raise Unreadable("is nested too deeply") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise Unreadable(f"is not YAML ({_first_line(error)})") from None
+    if node is None:
+        raise Unreadable("is empty")
+    _count_nodes(node, {}, 0)
+    return node
+
+
+def value_of(node: yaml.Node) -> Any:
+    """The value of a tree."""
+    try:
+        content = yaml.constructor.SafeConstructor().construct_document(node)
+    except (ValueError, OverflowError, TypeError, RecursionError, yaml.YAMLError) as error:
+        raise Unreadable(f"is not YAML ({_first_line(error)})") from None
+    _check(content)
+    return content
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _count_nodes(node: yaml.Node, known: dict[int, int], depth: int) -> int:
+    """How many nodes there are below a node, one that has several aliases counted at each."""
+    if id(node) in known:
+        count = known[id(node)]
+        if count == 0:
+            raise Unreadable("holds itself")
+        return count
+    if depth > DEEPEST:
+        raise Unreadable("is nested too deeply")
+    known[id(node)] = 0  # being counted
+    count = 1
+    if isinstance(node, yaml.MappingNode):
+        _refuse_double_keys(node)
+        for pair in node.value:
+            count += sum(_count_nodes(part, known, depth + 1) for part in pair)
+    elif isinstance(node, yaml.SequenceNode):
+        count += sum(_count_nodes(part, known, depth + 1) for part in node.value)
+    if count > MOST_YAML_NODES:
+        raise Unreadable(f"holds over {MOST_YAML_NODES} values once its aliases are followed")
+    known[id(node)] = count
+    return count
+
+
+def _refuse_double_keys(node: yaml.MappingNode) -> None:
+    seen = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise Unreadable(f"has {key.value!r:.60} a second time in line {line}")
+            seen.add(key.value)
+
+
+def _check(content: Any) -> None:
+    """Refuse what later code would stumble over: deep nesting, numbers without end."""
+    level = [content]
+    for _ in range(DEEPEST + 1):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner += [*value, *value.values()]
+            elif isinstance(value, list | tuple | set):
+                inner += value
+            elif isinstance(value, int) and abs(value) >= LARGEST:
+                raise Unreadable("holds a number of over 300 digits")
+        if not inner:
+            return
+        level = inner
+    raise Unreadable("is nested too deeply")
