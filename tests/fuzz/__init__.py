@@ -1,0 +1,1 @@
+"""The fuzzer: mutated files that must be read or refused; long.py is its long form."""
