@@ -1,11 +1,9 @@
 """CIFAR-10 and CIFAR-100 from their official Python files.
 
-The files are pickles, which can run any code when they are loaded. Ours are read with a
-reader that knows arrays and plain values and refuses everything else.
+The files are pickles, which can run any code when they are loaded; `read_plain` runs none.
 """
 
-import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +13,11 @@ import numpy.typing as npt
 import torch
 
 from peerlearn.data.images import Dataset, ImageSet
+from peerlearn.data.pickles import ForbiddenError, NotPlainError, read_plain
 from peerlearn.errors import UserError
 
 PIXELS = 3 * 32 * 32
+MAX_BYTES = 1 << 29  # the largest official file has a third of that
 
 
 class _Layout(NamedTuple):
@@ -89,9 +89,9 @@ def _load(folder: Path, layout: _Layout) -> Dataset:
 
 def _class_names(path: Path, layout: _Layout) -> tuple[str, ...]:
     names = _read(path, layout).get(layout.names)
-    if not isinstance(names, list) or not all(isinstance(n, str | bytes) for n in names):
+    if not isinstance(names, list) or not names or not all(map(_is_name, names)):
         raise UserError(f"{path}: {layout.names} is not a list of names; {layout.remedy}")
-    return tuple(_text(name) for name in names)
+    return tuple(map(_text, names))
 
 
 def _image_set(paths: Sequence[Path], names: tuple[str, ...], layout: _Layout) -> ImageSet:
@@ -108,12 +108,12 @@ def _images_and_labels(
     data, labels = content.get("data"), content.get(layout.labels)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (PIXELS,):
         raise UserError(f"{path}: data is not an array (N, {PIXELS}) of uint8; {layout.remedy}")
-    if isinstance(labels, np.ndarray):
+    if isinstance(labels, np.ndarray) and len(labels) == len(data):
         labels = labels.tolist()
     if (
         not isinstance(labels, list)
         or len(labels) != len(data)
-        or not all(isinstance(k, int) and 0 <= k < num_classes for k in labels)
+        or not all(type(k) is int and 0 <= k < num_classes for k in labels)
     ):
         raise UserError(
             f"{path}: {layout.labels} are not {len(data)} whole numbers "
@@ -124,61 +124,36 @@ def _images_and_labels(
 
 def _read(path: Path, layout: _Layout) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            content = _ArrayReader(file, encoding="bytes").load()
-    except FileNotFoundError:
-        raise UserError(f"{path}: the file is missing; {layout.remedy}") from None
-    except _RefusedError as refused:
+        content = read_plain(_bytes(path, layout))
+    except ForbiddenError as forbidden:
         raise UserError(
-            f"{path}: asks to load {refused}, which no CIFAR file needs and which may be harmful; "
-            f"delete it and {layout.remedy}"
+            f"{path}: asks to load {forbidden}, which no CIFAR file needs and which may be "
+            f"harmful; delete it and {layout.remedy}"
         ) from None
-    except Exception as error:  # a damaged pickle may raise anything
-        kind = type(error).__name__
-        raise UserError(f"{path}: cannot be read ({kind}); {layout.remedy}") from error
+    except NotPlainError as error:
+        raise UserError(f"{path}: cannot be read ({error}); {layout.remedy}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: holds no dictionary; {layout.remedy}")
-    return {_text(key): value for key, value in content.items() if isinstance(key, str | bytes)}
+    return {_text(key): value for key, value in content.items()}
+
+
+def _bytes(path: Path, layout: _Layout) -> bytes:
+    try:
+        if path.exists() and not path.is_file():  # a pipe would never end
+            raise UserError(f"{path}: not a file; {layout.remedy}")
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{path}: over {MAX_BYTES >> 20} MB, no CIFAR file; {layout.remedy}")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path}: the file is missing; {layout.remedy}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); {layout.remedy}") from error
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str | bytes) and _text(value).isprintable()
 
 
 def _text(value: str | bytes) -> str:
-    """Python 2 wrote the official files: its strings arrive as bytes."""
+    """Python 2 wrote the official files: its texts arrive as bytes."""
     return value.decode("latin1") if isinstance(value, bytes) else value
-
-
-class _RefusedError(Exception):
-    """The pickle names a global that image files do not need."""
-
-
-def _blank_array(*_: object) -> npt.NDArray[np.uint8]:
-    """Stand in for numpy's `_reconstruct`: the pickled state brings shape, type and data."""
-    return np.empty(0, np.uint8)
-
-
-def _dtype(code: str | bytes, *_: object) -> np.dtype[Any]:
-    """Stand in for `numpy.dtype`: numpy 2.4.0 to 2.4.4 warn of the flags in old files."""
-    return np.dtype(_text(code))
-
-
-def _encode(text: str, encoding: str) -> bytes:
-    """Stand in for `_codecs.encode`, as which Python 3 writes bytes for Python 2."""
-    if encoding != "latin1":
-        raise _RefusedError(f"_codecs.encode for {encoding!r}")
-    return text.encode("latin1")
-
-
-_ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
-    ("numpy.core.multiarray", "_reconstruct"): _blank_array,
-    ("numpy._core.multiarray", "_reconstruct"): _blank_array,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
-    ("_codecs", "encode"): _encode,
-}
-
-
-class _ArrayReader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Callable[..., Any]:
-        try:
-            return _ADMITTED[module, name]
-        except KeyError:
-            raise _RefusedError(repr(f"{module}.{name}")) from None
