@@ -280,7 +280,9 @@ BOMBS = {
     "a memo place far out": b"\x80\x02Nr" + FAR + b".",
     "a key of nested tuples": b"\x80\x02})" + b"\x85" * 390_000 + b"Ns.",
     "a value of nested lists": b"\x80\x02}\x8c\x01k" + b"]" * 190_000 + b"a" * 189_999 + b"s.",
-    "a key that holds itself twice, and so on": b"})q\0" + b"h\0h\0\x86q\0" * 60 + b"Ns.",
+    "a key that holds itself twice, and so on": b"}q\1)q\0"
+    + b"h\0h\0\x86q\0" * 60
+    + b"h\1h\0Ns.",
     "a list in itself": b"\x80\x02]q\0h\0a.",
     "a dictionary in itself": b"\x80\x02}q\0\x8c\x04datah\0s.",
     "a text that is encoded again and again": b"c_codecs\nencode\nq\0X\0\0\x10\0"
