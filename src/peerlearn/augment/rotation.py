@@ -11,6 +11,9 @@ def rot16(x: Tensor) -> Tensor:
 
     Variants 0 to 3 turn neither half, the left, both, the right by 180 degrees, each half in its
     place. Then come the same four, turned as a whole by 180, 90 and 270 degrees, counter-clockwise.
+
+    >>> rot16(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([32, 3, 32, 32])
     """
     height, width = x.shape[-2:]
     if height != width or width % 2:

@@ -19,7 +19,11 @@ PAD = 4  # pixels of black around an image before it is cropped back to its size
 
 
 def crop_flip(x: Tensor, rng: torch.Generator) -> Tensor:
-    """Crop with chance 0.5, then mirror with chance 0.5 (the paper's words). (B, C, H, W)."""
+    """Crop with chance 0.5, then mirror with chance 0.5 (the paper's words). (B, C, H, W).
+
+    >>> crop_flip(torch.rand(2, 3, 32, 32), torch.Generator()).shape
+    torch.Size([2, 3, 32, 32])
+    """
     corners = ops.draw_corners(len(x), PAD, rng)
     corners[ops.draw_mask(len(x), 0.5, rng)] = PAD  # the corner that crops nothing
     flips = ops.draw_mask(len(x), 0.5, rng)
@@ -30,6 +34,9 @@ def crop_flip_shared(x: Tensor, rng: torch.Generator) -> Tensor:
     """Crop always, all images alike, then mirror with chance 0.5 (the authors' code).
 
     Shape (B, C, H, W).
+
+    >>> crop_flip_shared(torch.rand(2, 3, 32, 32), torch.Generator()).shape
+    torch.Size([2, 3, 32, 32])
     """
     corners = ops.draw_corners(1, PAD, rng)
     flips = ops.draw_mask(len(x), 0.5, rng)
@@ -37,7 +44,11 @@ def crop_flip_shared(x: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def full(x: Tensor, rng: torch.Generator) -> Tensor:
-    """Resized crop from a fifth of the area, mirror, colour jitter, grey. (B, 3, H, W)."""
+    """Resized crop from a fifth of the area, mirror, colour jitter, grey. (B, 3, H, W).
+
+    >>> full(torch.rand(2, 3, 32, 32), torch.Generator()).shape
+    torch.Size([2, 3, 32, 32])
+    """
     boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.2)
     flips = ops.draw_mask(len(x), 0.5, rng)
     jitter = ops.draw_jitter(len(x), rng)
@@ -50,6 +61,9 @@ def crop_grey_mirrored(x: Tensor, rng: torch.Generator) -> Tensor:
     """Resized crop and grey, then all of it again mirrored: (B, 3, H, W) to (2 * B, 3, H, W).
 
     Labels are repeated to match: torch.cat([y, y]).
+
+    >>> crop_grey_mirrored(torch.rand(2, 3, 32, 32), torch.Generator()).shape
+    torch.Size([4, 3, 32, 32])
     """
     boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.6)
     greys = ops.draw_mask(len(x), 0.2, rng)
@@ -58,7 +72,11 @@ def crop_grey_mirrored(x: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def flip_grey_crop(x: Tensor, rng: torch.Generator) -> Tensor:
-    """Mirror, grey, and a resized crop that may look beyond its box. (B, 3, H, W)."""
+    """Mirror, grey, and a resized crop that may look beyond its box. (B, 3, H, W).
+
+    >>> flip_grey_crop(torch.rand(2, 3, 32, 32), torch.Generator()).shape
+    torch.Size([2, 3, 32, 32])
+    """
     flips = ops.draw_mask(len(x), 0.5, rng)
     greys = ops.draw_mask(len(x), 0.25, rng)
     boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.3)

@@ -10,6 +10,15 @@ from peerlearn.settings import Settings, setting
 class ViewChain(Settings):
     """Image, resized crop and mirror of it, RandAugment of that, RandAugment of that, ...
 
+    The distillation chain of CCL-DC: Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600;
+    RandAugment: Cubuk et al., 2020, https://arxiv.org/abs/1909.13719
+
+    Args:
+        stages: views after the image itself.
+        ops: operations of each RandAugment (N).
+        magnitude: strength of RandAugment (M), to 30.
+        per_sample: draw RandAugment for each image, not once for the batch.
+
     >>> views = ViewChain(stages=3)(torch.rand(2, 3, 32, 32), torch.Generator())
     >>> len(views)
     4

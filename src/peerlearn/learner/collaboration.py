@@ -21,7 +21,17 @@ Logits = Mapping[int, Tensor]  # (B, C) by view
 
 
 class Edge(NamedTuple):
-    """One lesson: on view `student`, follow the answer of teacher `by` on view `teacher`."""
+    """One lesson: on view `student`, follow the answer of teacher `by` on view `teacher`.
+
+    Args:
+        student: the view that the student is shown. 0 is the image itself, later ones are harder.
+        teacher: the view that the teacher is shown.
+        by: the teacher's name: peer, self, frozen, or one of your own.
+        weight: of this lesson among the others.
+
+    >>> Edge(student=0, teacher=1)
+    Edge(student=0, teacher=1, by='peer', weight=1.0)
+    """
 
     student: int
     teacher: int

@@ -28,7 +28,24 @@ class TeacherSettings(Settings):
 class Teacher(ABC):
     """Base of all teachers. One object serves all students of a learner.
 
-    A class with a `name` and `answers` is a teacher; an edge asks for it by that name.
+    A class with a `name` and `answers` is a teacher; an edge asks for it by that name. The learner
+    makes it.
+
+    Args:
+        peers: those that it teaches.
+        new_peer: makes one more, each from a seed of its own.
+        values: its settings, by their names.
+
+    One that finds every class equally likely:
+
+    >>> class Undecided(Teacher):
+    ...     name = "undecided"
+    ...     reads_students = True
+    ...     def answers(self, asked, shown):
+    ...         return [{v: torch.zeros_like(own[v]) for v in asked} for own in shown.students]
+    >>> views = Shown(views=[], students=[{0: torch.ones(2, 3)}])
+    >>> Undecided([], lambda: None).answers([0], views)[0][0].sum()
+    tensor(0.)
     """
 
     name: ClassVar[str]
@@ -78,7 +95,12 @@ class Teacher(ABC):
 
 
 class OtherPeers(Teacher):
-    """The mean of the other peers' answers."""
+    """The mean of the other peers' answers.
+
+    >>> shown = Shown(views=[], students=[{0: torch.zeros(1, 2)}, {0: torch.ones(1, 2)}])
+    >>> OtherPeers([], lambda: None).answers([0], shown)[0][0]  # what the second says to the first
+    tensor([[1., 1.]])
+    """
 
     name = "peer"
     reads_students = True
@@ -95,7 +117,12 @@ class OtherPeers(Teacher):
 
 
 class Itself(Teacher):
-    """The student itself, on another view."""
+    """The student itself, on another view.
+
+    >>> shown = Shown(views=[], students=[{0: torch.zeros(1, 2)}, {0: torch.ones(1, 2)}])
+    >>> Itself([], lambda: None).answers([0], shown)[0][0]
+    tensor([[0., 0.]])
+    """
 
     name = "self"
     reads_students = True
@@ -106,7 +133,13 @@ class Itself(Teacher):
 
 
 class Frozen(Teacher):
-    """A network born like one more peer, and left as it is."""
+    """A network born like one more peer, and left as it is.
+
+    >>> from peerlearn import StreamInfo, build_learner
+    >>> learner = build_learner("er+untrained", StreamInfo(num_classes=2), "small", memory=10)
+    >>> learner.teachers["frozen"].answer_batch(torch.rand(4, 3, 8, 8)).shape
+    torch.Size([4, 2])
+    """
 
     name = "frozen"
     answers_any_batch = True
@@ -138,6 +171,11 @@ def logits_by_view(
 
     The hardest view goes first, as in the authors' code, so that the running statistics that
     prediction uses weigh it least.
+
+    >>> from peerlearn import small_net
+    >>> views = [torch.rand(4, 3, 8, 8) for _ in range(3)]
+    >>> list(logits_by_view(PeerModel(small_net(2)), {0, 2}, views))
+    [2, 0]
     """
     asked, last = sorted(asked), len(views) - 1
     order = [view for view in asked if view == last] + [view for view in asked if view != last]

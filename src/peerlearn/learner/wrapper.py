@@ -32,7 +32,22 @@ WEIGHTS = {
 
 
 class WrapperBase(Settings):
-    """What all wrappers share: fields are what one can be told, edges what it does."""
+    """What all wrappers share: fields are what one can be told, edges what it does.
+
+    Args:
+        peers: networks that learn together.
+        label_weight: of the labels on every view (lambda1).
+
+    One of your own has a `name` and `edges`; a field `chain: ViewChain` gives it harder views:
+
+    >>> class Labels(WrapperBase):
+    ...     name = "labels"
+    ...     chain: ViewChain = ViewChain(stages=1)
+    ...     def edges(self):
+    ...         return ()
+    >>> Labels(peers=1).collaboration().student_views
+    (0, 1)
+    """
 
     name: ClassVar[str]
 
@@ -74,7 +89,20 @@ class WrapperBase(Settings):
 
 
 class Wrapper(WrapperBase):
-    """Base of the wrappers with lessons; the weights are for methods without published ones."""
+    """Base of the wrappers with lessons; the weights are for methods without published ones.
+
+    Args:
+        lesson_weight: of the lessons (lambda2).
+        temperature: by which answers are softened in a lesson (tau).
+
+    >>> class FromItself(Wrapper):
+    ...     name = "from_itself"
+    ...     chain: ViewChain = ViewChain(stages=1)
+    ...     def edges(self):
+    ...         return (Edge(student=0, teacher=1, by="self"),)
+    >>> FromItself(peers=1).collaboration().lesson_weight
+    1.0
+    """
 
     lesson_weight: float = weight_of_lessons(1.0)
     temperature: float = softening(4.0)

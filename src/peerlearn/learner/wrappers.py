@@ -22,7 +22,12 @@ from peerlearn.settings import setting
 
 
 class PeerWrapper(Wrapper):
-    """Base of the wrappers with a lesson on a view that all peers have in common."""
+    """Base of the wrappers with a lesson on a view that all peers have in common.
+
+    Args:
+        equal_view: which view that is: the image, or, as in the authors' code, the hardest.
+        scale_base: whether lambda1 weighs the method's own loss too, as the authors' ER does.
+    """
 
     equal_view: Literal["image", "hardest"] = setting(
         "image", "view that peers have in common: the image, or (authors) the last of the chain"
@@ -49,7 +54,11 @@ class PeerWrapper(Wrapper):
 class CCLDC(PeerWrapper):
     """Two peers, the teacher has the harder view (CCL-DC).
 
-    Wang et al., CVPR 2024, arXiv 2312.00600.
+    Collaborative continual learning with a distillation chain: Wang et al., CVPR 2024,
+    https://arxiv.org/abs/2312.00600
+
+    Args:
+        chain: makes the harder views.
 
     >>> CCLDC().collaboration().peers
     2
@@ -64,7 +73,16 @@ class CCLDC(PeerWrapper):
 
 
 class CCLDCEasyToHard(PeerWrapper):
-    """Two peers, the teacher has the easier view."""
+    """Two peers, the teacher has the easier view.
+
+    An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+
+    Args:
+        chain: makes the harder views.
+
+    >>> CCLDCEasyToHard().edges()[1]
+    Edge(student=1, teacher=0, by='peer', weight=1.0)
+    """
 
     name = "ccldc-easy-to-hard"
     chain: ViewChain = ViewChain()
@@ -75,7 +93,16 @@ class CCLDCEasyToHard(PeerWrapper):
 
 
 class CCLDCSameDifficulty(PeerWrapper):
-    """Two peers, both have the same view."""
+    """Two peers, both have the same view.
+
+    An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+
+    Args:
+        chain: makes the harder views.
+
+    >>> CCLDCSameDifficulty().edges()[1]
+    Edge(student=1, teacher=1, by='peer', weight=1.0)
+    """
 
     name = "ccldc-same-difficulty"
     chain: ViewChain = ViewChain()
@@ -86,7 +113,13 @@ class CCLDCSameDifficulty(PeerWrapper):
 
 
 class CCL(PeerWrapper):
-    """Two peers, the images themselves only."""
+    """Two peers, the images themselves only.
+
+    CCL-DC without its chain: Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+
+    >>> CCL().edges()
+    (Edge(student=0, teacher=0, by='peer', weight=1.0),)
+    """
 
     name = "ccl"
 
@@ -96,7 +129,16 @@ class CCL(PeerWrapper):
 
 
 class SDC(Wrapper):
-    """One network that teaches itself, from its harder view."""
+    """One network that teaches itself, from its harder view.
+
+    The chain of CCL-DC without a peer: Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+
+    Args:
+        chain: makes the harder views.
+
+    >>> SDC().edges()[0]
+    Edge(student=0, teacher=1, by='self', weight=1.0)
+    """
 
     name = "sdc"
     peers: int = number_of_peers(1)
@@ -108,7 +150,17 @@ class SDC(Wrapper):
 
 
 class SDCEasyToHard(Wrapper):
-    """One network that teaches itself, from its easier view."""
+    """One network that teaches itself, from its easier view.
+
+    The chain of CCL-DC, reversed and without a peer: Wang et al., CVPR 2024,
+    https://arxiv.org/abs/2312.00600
+
+    Args:
+        chain: makes the harder views.
+
+    >>> SDCEasyToHard().edges()[0]
+    Edge(student=1, teacher=0, by='self', weight=1.0)
+    """
 
     name = "sdc-easy-to-hard"
     peers: int = number_of_peers(1)
@@ -120,7 +172,16 @@ class SDCEasyToHard(Wrapper):
 
 
 class Multiview(WrapperBase):
-    """One network, labels on every view, no lessons."""
+    """One network, labels on every view, no lessons.
+
+    An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+
+    Args:
+        chain: makes the harder views.
+
+    >>> Multiview().collaboration().label_views
+    (0, 1, 2, 3)
+    """
 
     name = "multiview"
     peers: int = number_of_peers(1)
@@ -132,7 +193,13 @@ class Multiview(WrapperBase):
 
 
 class Untrained(Wrapper):
-    """One network and a teacher that never learns."""
+    """One network and a teacher that never learns.
+
+    An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+
+    >>> Untrained().edges()[0].by
+    'frozen'
+    """
 
     name = "untrained"
     peers: int = number_of_peers(1)

@@ -35,9 +35,18 @@ class DarkDraw(NamedTuple):
 class DERPP(Method[DarkDraw]):
     """CE(stream) + alpha MSE(memory A, logits stored with it) + beta CE(memory B).
 
-    Dark experience replay with labels: Buzzega et al., NeurIPS 2020, arXiv 2004.07211. The stored
-    logits are those of the step in which an image came by, under that step's augmentation; with
-    several peers they are the mean of theirs, and all regress to it.
+    Dark experience replay with labels: Buzzega et al., NeurIPS 2020,
+    https://arxiv.org/abs/2004.07211
+
+    The stored logits are those of the step in which an image came by, under that step's
+    augmentation; with several peers they are the mean of theirs, and all regress to it.
+
+    Args:
+        stream: what the stream tells before its first batch.
+        alpha: weight of the stored logits.
+        beta: weight of the labels of the second draw.
+        replay_batch: memory images in each of the two draws of a step.
+        augment: by name, how the images that it trains on are augmented.
 
     >>> from peerlearn import StreamInfo
     >>> DERPP(StreamInfo(num_classes=10), alpha=0.5).settings.alpha

@@ -13,9 +13,15 @@ from peerlearn.settings import setting
 class ER(ReplayMethod):
     """Stream and memory images together, one mean of cross-entropy over all of them.
 
-    Chaudhry et al., 2019, arXiv 1902.10486. No step is taken on the first batch of a run, when
-    there is nothing to replay yet; with a memory of capacity 0 every step trains on the stream
-    alone.
+    On tiny episodic memories: Chaudhry et al., 2019, https://arxiv.org/abs/1902.10486
+
+    No step is taken on the first batch of a run, when there is nothing to replay yet; with a memory
+    of capacity 0 every step trains on the stream alone.
+
+    Args:
+        stream: what the stream tells before its first batch.
+        replay_batch: memory images per step.
+        augment: by name, how the images that it trains on are augmented.
 
     >>> from peerlearn import StreamInfo
     >>> ER(StreamInfo(num_classes=10), replay_batch=32).settings.replay_batch

@@ -18,7 +18,14 @@ Unseen = Literal["all", "first_batch_ids"]
 class ERACE(ReplayMethod):
     """ER whose stream loss leaves the old classes alone.
 
-    Caccia et al., ICLR 2022, arXiv 2104.05025.
+    Asymmetric cross-entropy: Caccia et al., ICLR 2022, https://arxiv.org/abs/2104.05025
+
+    Args:
+        stream: what the stream tells before its first batch.
+        replay_batch: memory images per step.
+        unseen: which of the classes not met yet compete on the stream: all, or, as in the
+            authors' code, those whose number is below the batch size.
+        augment: by name, how the images that it trains on are augmented.
 
     >>> from peerlearn import StreamInfo
     >>> ERACE(StreamInfo(num_classes=10)).settings.unseen

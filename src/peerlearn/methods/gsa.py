@@ -31,7 +31,12 @@ class GSADraw(NamedTuple):
 class GSA(Method[GSADraw]):
     """Balanced cross-entropy over all classes so far, and plain one within the present task.
 
-    Gradient self-adaptation: Guo et al., CVPR 2023, arXiv 2305.14657.
+    Gradient self-adaptation: Guo et al., CVPR 2023, https://arxiv.org/abs/2305.14657
+
+    Args:
+        stream: what the stream tells before its first batch; boundaries and classes per task
+            must be among it.
+        replay_batch: images in the batch that is balanced between old and new classes.
 
     >>> from peerlearn import StreamInfo
     >>> GSA(StreamInfo(num_classes=10, boundaries=True, classes_per_task=2)).slots(1)

@@ -33,40 +33,82 @@ class Mix(NamedTuple):
 
 
 class LabelledImages(NamedTuple):
-    """Images (B, 3, H, W) in [0, 1] with their labels (B,), judged together by one mean."""
+    """Images with their labels, judged together by one mean.
+
+    Args:
+        x: images, (B, 3, H, W) in [0, 1].
+        y: labels, (B,).
+        active_classes: the classes that compete, (C,) bool; None for all.
+        mix: what else is in the images; None where each shows one class.
+
+    >>> batch = LabelledImages(torch.rand(2, 3, 8, 8), torch.tensor([0, 1]))
+    >>> batch._replace(active_classes=torch.tensor([True, True, False])).y
+    tensor([0, 1])
+    """
 
     x: Tensor
     y: Tensor
-    active_classes: Tensor | None = None  # (C,) bool: the classes that compete; None: all
-    mix: Mix | None = None  # None: every image shows one class
+    active_classes: Tensor | None = None
+    mix: Mix | None = None
 
 
 class Answer(NamedTuple):
-    """A batch as a peer saw it, (B, 3, H, W), and what it said, (B, C)."""
+    """A batch as a peer saw it, and what it said.
+
+    Args:
+        x: images, (B, 3, H, W).
+        logits: (B, C).
+
+    >>> Answer(torch.rand(2, 3, 8, 8), torch.zeros(2, 10)).logits.shape
+    torch.Size([2, 10])
+    """
 
     x: Tensor
     logits: Tensor
 
 
 class Outcome(NamedTuple):
-    """What a method computed for one peer."""
+    """What a method computed for one peer.
+
+    With several peers, what they store and carry is averaged.
+
+    Args:
+        loss: a number with its graph.
+        answers: on the batches that the classification trained on.
+        store: columns that go into the memory beside the stream batch, each (B, ...).
+        carry: found in `Progress.carry` by the next draw.
+
+    >>> x, logits = torch.rand(2, 3, 8, 8), torch.zeros(2, 10)
+    >>> Outcome(logits.sum(), [Answer(x, logits)], store={"logits": logits}).carry
+    {}
+    """
 
     loss: Tensor
-    answers: list[Answer]  # on the batches that its cross-entropy trained on
-    store: Mapping[str, Tensor] = {}  # columns that go into the memory beside the stream batch
-    carry: Mapping[str, Tensor] = {}  # found in `Progress.carry` by the next draw
-
-    # With several peers, what they store and carry is averaged.
+    answers: list[Answer]
+    store: Mapping[str, Tensor] = {}
+    carry: Mapping[str, Tensor] = {}
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where the stream stands, the present batch included. The learner keeps it."""
+    """Where the stream stands, the present batch included. The learner keeps it.
 
-    first_met: Tensor  # (C,) the task in which each class was first met, -1 before that
+    Args:
+        first_met: (C,), the task in which each class was first met, -1 before that.
+        task: number of the present task, from 0.
+        step: batches of this task before the present one.
+        batches: batches of all tasks before the present one.
+        carry: what the last step left for this one, see `Outcome`.
+
+    >>> progress = Progress(torch.full((4,), -1)).meeting(torch.tensor([0, 2, 2]))
+    >>> progress.seen.tolist(), progress.after_task().old.tolist()
+    ([True, False, True, False], [True, False, True, False])
+    """
+
+    first_met: Tensor
     task: int = 0
-    step: int = 0  # batches of this task before the present one
-    batches: int = 0  # batches of all tasks before the present one
+    step: int = 0
+    batches: int = 0
     carry: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
@@ -107,7 +149,16 @@ class Progress:
 
 
 class MethodSettings(Settings):
-    """What every method can be told."""
+    """What every method can be told.
+
+    Args:
+        replay_batch: memory images per step.
+
+    >>> class Settings(MethodSettings):
+    ...     alpha: float = setting(0.2, "weight of the stored logits", ge=0)
+    >>> Settings(alpha=1)
+    Settings(replay_batch=64, alpha=1.0)
+    """
 
     replay_batch: int = setting(64, "memory images per step", ge=1, le=1_000_000)
 
@@ -136,6 +187,24 @@ class Method(ABC, Generic[D]):
 
     Settings of a method's own are fields of its class `Settings`: each is a flag of the command,
     is recorded with a run, and is part of what tells one run from another.
+
+    Args:
+        stream: what the stream tells before its first batch.
+        values: the settings, by their names.
+
+    A method that trains on the stream alone:
+
+    >>> class Plain(Method[LabelledImages]):
+    ...     name = "plain"
+    ...     def draw(self, batch, memory, progress, rng):
+    ...         return batch
+    ...     def loss(self, peer, draw):
+    ...         answer = Answer(draw.x, peer.logits(draw.x))
+    ...         return Outcome(torch.nn.functional.cross_entropy(answer.logits, draw.y), [answer])
+    ...     def groups(self, draw, rng):
+    ...         return [draw]
+    >>> Plain(StreamInfo(num_classes=10)).settings
+    MethodSettings(replay_batch=64)
     """
 
     Settings: ClassVar[type[MethodSettings]] = MethodSettings

@@ -23,10 +23,18 @@ from peerlearn.settings import setting
 class MIR(ER):
     """ER that replays the images which a step on the stream alone would harm most.
 
-    Aljundi et al., NeurIPS 2019, arXiv 1908.04742. Of `candidates` random memory images those are
-    replayed whose loss rises most in a virtual step: a plain gradient step on the augmented stream
-    batch, taken on a copy of the network. Several peers replay the same images, chosen by their
-    mean rise.
+    Maximally interfered retrieval: Aljundi et al., NeurIPS 2019, https://arxiv.org/abs/1908.04742
+
+    Of `candidates` random memory images those are replayed whose loss rises most in a virtual step:
+    a plain gradient step on the augmented stream batch, taken on a copy of the network. Several
+    peers replay the same images, chosen by their mean rise.
+
+    Args:
+        stream: what the stream tells before its first batch.
+        replay_batch: memory images per step.
+        candidates: memory images from which these are chosen.
+        virtual_lr: learning rate of the virtual step.
+        augment: by name, how the images that it trains on are augmented.
 
     >>> from peerlearn import StreamInfo
     >>> MIR(StreamInfo(num_classes=10), candidates=100).settings.virtual_lr

@@ -46,9 +46,16 @@ class OCMDraw(NamedTuple):
 class OCM(Method[OCMDraw]):
     """Contrast of rotated images, cross-entropy, and two ties to the model before this task.
 
-    Online continual learning through mutual information maximization: Guo et al., ICML 2022. The
-    first task uses no memory. Afterwards the cross-entropy is on the memory alone and the stream is
-    learnt by contrast.
+    Online continual learning through mutual information maximization: Guo et al., ICML 2022,
+    https://proceedings.mlr.press/v162/guo22g.html
+
+    The first task uses no memory. Afterwards the cross-entropy is on the memory alone and the
+    stream is learnt by contrast.
+
+    Args:
+        stream: what the stream tells before its first batch; boundaries must be among it.
+        replay_batch: memory images per step.
+        similarity_weight: of the similarity of projections after the first task.
 
     >>> from peerlearn import StreamInfo
     >>> OCM(StreamInfo(num_classes=10, boundaries=True)).optim.beta2

@@ -40,9 +40,14 @@ class OnProDraw(NamedTuple):
 class OnPro(Method[OnProDraw]):
     """Contrast of rotated images and of class prototypes, cross-entropy on adaptive feedback.
 
-    Online prototype learning: Wei et al., ICCV 2023, arXiv 2308.00301. The first task replays
-    nothing but its prototypes. Afterwards the cross-entropy is on memory images, more of them where
-    the prototypes of two classes have come close.
+    Online prototype learning: Wei et al., ICCV 2023, https://arxiv.org/abs/2308.00301
+
+    The first task replays nothing but its prototypes. Afterwards the cross-entropy is on memory
+    images, more of them where the prototypes of two classes have come close.
+
+    Args:
+        stream: what the stream tells before its first batch; boundaries must be among it.
+        replay_batch: memory images per step, at most.
 
     >>> from peerlearn import StreamInfo
     >>> OnPro(StreamInfo(num_classes=10, boundaries=True)).rates.mixing

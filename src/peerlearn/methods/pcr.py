@@ -56,9 +56,16 @@ class PairDraw(NamedTuple):
 class PCR(Method[PairDraw]):
     """Contrast of images with the proxies of the classes in the batch.
 
-    Lin et al., CVPR 2023, arXiv 2304.04408. Stream and memory images are shown as they are and
-    augmented; the classifier compares directions only. No step is taken while there is nothing to
-    replay; with a memory of capacity 0 every step trains on the stream alone.
+    Proxy-based contrastive replay: Lin et al., CVPR 2023, https://arxiv.org/abs/2304.04408
+
+    Stream and memory images are shown as they are and augmented; the classifier compares directions
+    only. No step is taken while there is nothing to replay; with a memory of capacity 0 every step
+    trains on the stream alone.
+
+    Args:
+        stream: what the stream tells before its first batch.
+        replay_batch: memory images per step.
+        temperature: by which cosines are divided to give logits.
 
     >>> from peerlearn import StreamInfo
     >>> PCR(StreamInfo(num_classes=10), temperature=0.2).settings.temperature

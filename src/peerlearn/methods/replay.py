@@ -18,12 +18,22 @@ def images(x: Tensor) -> Tensor:
 
 
 def replayed(rows: Mapping[str, Tensor]) -> LabelledImages:
-    """Rows of a memory as a group."""
+    """Rows of a memory as a group.
+
+    >>> rows = {"x": torch.full((2, 3, 8, 8), 255, dtype=torch.uint8), "y": torch.tensor([0, 1])}
+    >>> replayed(rows).x.max()
+    tensor(1.)
+    """
     return LabelledImages(images(rows["x"]), rows["y"])
 
 
 def joined(*groups: LabelledImages) -> LabelledImages:
-    """One group of several, among all classes; those without a mix count as unmixed."""
+    """One group of several, among all classes; those without a mix count as unmixed.
+
+    >>> one = LabelledImages(torch.rand(2, 3, 8, 8), torch.tensor([0, 1]))
+    >>> joined(one, one).y
+    tensor([0, 1, 0, 1])
+    """
     assert all(g.active_classes is None for g in groups)
     x, y = torch.cat([g.x for g in groups]), torch.cat([g.y for g in groups])
     if all(g.mix is None for g in groups):
@@ -34,21 +44,46 @@ def joined(*groups: LabelledImages) -> LabelledImages:
 
 
 def classification_loss(logits: Tensor, group: LabelledImages) -> Tensor:
-    """The cross-entropy that fits a group's labels. logits: (B, C)."""
+    """The cross-entropy that fits a group's labels. logits: (B, C).
+
+    >>> group = LabelledImages(torch.rand(2, 3, 8, 8), torch.tensor([0, 1]))
+    >>> classification_loss(torch.zeros(2, 2), group)  # log(2)
+    tensor(0.6931)
+    """
     if group.mix is not None:
         return mixup_cross_entropy(logits, group.y, *group.mix)
     return cross_entropy_among(group.active_classes, logits, group.y)
 
 
 class Replay(NamedTuple):
-    """What the plain replay methods draw: groups as they are, and as the method trains on them."""
+    """What the plain replay methods draw.
+
+    Args:
+        groups: as they are, on which peers teach each other.
+        train: the same groups as the method trains on them, augmented.
+
+    >>> batch = LabelledImages(torch.rand(2, 3, 8, 8), torch.tensor([0, 1]))
+    >>> len(Replay([batch], train=[batch._replace(x=batch.x.flip(3))]).train)
+    1
+    """
 
     groups: list[LabelledImages]
     train: list[LabelledImages]
 
 
 class ReplayMethod(Method[Replay]):
-    """Cross-entropy on each group of what was drawn, summed; enough for ER and ER-ACE."""
+    """Cross-entropy on each group of what was drawn, summed; enough for ER and ER-ACE.
+
+    A method that extends it only says what is drawn:
+
+    >>> class Stream(ReplayMethod):
+    ...     name = "stream"
+    ...     def draw(self, batch, memory, progress, rng):
+    ...         return Replay([batch], train=[batch])
+    >>> from peerlearn import StreamInfo
+    >>> Stream(StreamInfo(num_classes=10)).name
+    'stream'
+    """
 
     def loss(self, peer: Peer, draw: Replay) -> Outcome:
         """Sum over the groups of their classification losses."""

@@ -12,6 +12,10 @@ def accuracy(predict: Callable[[Tensor], Tensor], images: ImageSet, batch_size: 
     """The share of `images`, in [0, 1], whose label `predict` finds.
 
     predict: images (B, 3, H, W) uint8 -> labels (B,).
+
+    >>> from peerlearn import toy_images
+    >>> accuracy(lambda x: x.new_zeros(len(x)), toy_images(num_classes=4).test)
+    0.25
     """
     if not len(images):
         raise UserError("accuracy of an empty image set is undefined; give at least one image")

@@ -8,7 +8,7 @@ from peerlearn.errors import UserError
 
 
 class AccuracyMatrix:
-    """Accuracies a[i][j] in [0, 1] on task j after training task i, for j <= i.
+    """Accuracies `a[i][j]` in [0, 1] on task j after training task i, for j <= i.
 
     With k the last row, or any row through `at(k)`:
 
@@ -21,6 +21,10 @@ class AccuracyMatrix:
     A term of FM is negative when a task is better than ever at the end; `fm_floor_zero` lets i
     run to k, so that no term is, as the authors of CCL-DC compute it. A term of RF whose
     maximum is 0 counts 1, or 0 for the last task.
+
+    Args:
+        rows: to begin with, each as `add_row` takes it.
+        fm_floor_zero: whether no term of FM is negative.
 
     >>> scores = AccuracyMatrix()
     >>> scores.add_row([0.8])

@@ -11,8 +11,18 @@ from peerlearn.metrics.matrix import AccuracyMatrix
 class Metric:
     """A number that sums up an accuracy matrix.
 
-    formula: with a[i][j] the accuracy on task j after task i, and k the last task.
-    main: shown in every table. every_row: looks at all rows, where the others ask the last one.
+    Args:
+        name: in tables, such as AA.
+        title: in words.
+        formula: with `a[i][j]` the accuracy on task j after task i, and k the last task.
+        meaning: a sentence for the reader of a table.
+        higher_is_better: which direction is good.
+        of: computes it.
+        main: whether it is shown in every table.
+        every_row: whether it looks at all rows, where the others ask the last one.
+
+    >>> METRICS["LA"].of(AccuracyMatrix([[0.75], [0.5, 0.25]]))
+    0.5
     """
 
     name: str

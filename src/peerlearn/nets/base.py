@@ -23,7 +23,18 @@ class Network(Protocol):
 
 
 class WithHead(nn.Module):
-    """Any encoder of your own, (B, 3, H, W) -> (B, D), with a linear classifier on top."""
+    """Any encoder of your own with a linear classifier on top.
+
+    Args:
+        encoder: (B, 3, H, W) in [0, 1] -> (B, D).
+        feature_dim: D.
+        num_classes: outputs of the classifier.
+
+    >>> import torch
+    >>> encoder = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> WithHead(encoder, feature_dim=8, num_classes=5)(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([2, 5])
+    """
 
     def __init__(self, encoder: nn.Module, feature_dim: int, num_classes: int) -> None:
         super().__init__()
@@ -44,6 +55,10 @@ class WithHead(nn.Module):
 
 class SmallNet(WithHead):
     """Two convolutions and a classifier: learns toy images in seconds, for tests and examples.
+
+    Args:
+        num_classes: outputs of the classifier.
+        width: channels of the first layer; the second has twice as many.
 
     >>> SmallNet(num_classes=4, width=8).feature_dim
     16
@@ -71,5 +86,9 @@ class SmallNet(WithHead):
 
 
 def small_net(num_classes: int, width: int = 16) -> SmallNet:
-    """A `SmallNet`, for short programs."""
+    """A `SmallNet`, for short programs.
+
+    >>> small_net(4).feature_dim
+    32
+    """
     return SmallNet(num_classes, width=width)

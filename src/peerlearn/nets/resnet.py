@@ -36,7 +36,9 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 with a linear classifier (He et al., CVPR 2016, arXiv 1512.03385).
+    """ResNet-18 with a linear classifier.
+
+    He et al., CVPR 2016, https://arxiv.org/abs/1512.03385
 
     Args:
         num_classes: outputs of the classifier, fixed from the start.

@@ -17,6 +17,15 @@ class PeerModel(nn.Module):
     """A network with the head and the projection that some methods put on its features.
 
     Counts the images it is shown, which is what the methods cost.
+
+    Args:
+        net: a network that shows its features, see `peerlearn.nets.Network`.
+        precision: of its arithmetic: fp32, bf16 or fp16.
+
+    >>> from peerlearn import small_net
+    >>> model = PeerModel(small_net(4))
+    >>> model.logits(torch.rand(2, 3, 8, 8)).shape, model.forwards
+    (torch.Size([2, 4]), 2)
     """
 
     def __init__(self, net: nn.Module, precision: Precision = "fp32") -> None:

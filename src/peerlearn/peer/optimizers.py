@@ -12,7 +12,21 @@ from peerlearn.settings import Settings, setting
 
 
 class Optimizer(Settings):
-    """How a peer follows its gradients; made once per peer and never reset."""
+    """How a peer follows its gradients; made once per peer and never reset.
+
+    Args:
+        lr: learning rate.
+        weight_decay: how strongly weights are drawn to zero.
+
+    One of your own has a `name` and a `build`, and fields for what else it can be told:
+
+    >>> class RMSprop(Optimizer):
+    ...     name = "rmsprop"
+    ...     def build(self, parameters):
+    ...         return torch.optim.RMSprop(parameters, lr=self.lr, weight_decay=self.weight_decay)
+    >>> RMSprop(lr=1e-3).build([nn.Parameter(torch.zeros(2))]).defaults["lr"]
+    0.001
+    """
 
     name: ClassVar[str]
 
@@ -25,7 +39,15 @@ class Optimizer(Settings):
 
 
 class Adam(Optimizer):
-    """Adam, weight decay as part of the gradient (Kingma and Ba, ICLR 2015, arXiv 1412.6980).
+    """Adam, weight decay as part of the gradient.
+
+    Kingma and Ba, ICLR 2015, https://arxiv.org/abs/1412.6980
+
+    Args:
+        lr: learning rate.
+        weight_decay: added to the gradient, times the weights.
+        beta1: decay rate of the mean gradient.
+        beta2: decay rate of the mean squared gradient.
 
     >>> Adam(beta2=0.99).build([nn.Parameter(torch.zeros(2))]).defaults["betas"]
     (0.9, 0.99)
@@ -49,7 +71,15 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, arXiv 1711.05101).
+    """Adam with decoupled weight decay.
+
+    Loshchilov and Hutter, ICLR 2019, https://arxiv.org/abs/1711.05101
+
+    Args:
+        lr: learning rate.
+        weight_decay: share of the weights, times lr, that each step takes away.
+        beta1: decay rate of the mean gradient.
+        beta2: decay rate of the mean squared gradient.
 
     >>> AdamW(lr=1e-3).build([nn.Parameter(torch.zeros(2))]).defaults["lr"]
     0.001
@@ -63,6 +93,11 @@ class AdamW(Adam):
 
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum if wanted.
+
+    Args:
+        lr: learning rate.
+        weight_decay: added to the gradient, times the weights.
+        momentum: share of the last step that is taken again.
 
     >>> SGD(lr=0.1, momentum=0.9).build([nn.Parameter(torch.zeros(2))]).defaults["momentum"]
     0.9

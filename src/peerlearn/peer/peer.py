@@ -17,9 +17,24 @@ State = dict[str, Any]  # dotted names; tensors, and what JSON can hold
 class Peer:
     """A model with its optimizer, its randomness and what its method keeps for it alone.
 
+    Args:
+        build: makes its network.
+        setup: the method's `setup_peer`.
+        optim: how it follows its gradients.
+        seed: of the learner.
+        index: its number among the peers, which gives it randomness of its own.
+        device: where it runs.
+        precision: of its arithmetic: fp32, bf16 or fp16.
+
     Attributes:
         buffers: tensors of the method's own, such as GSA's accumulators.
         snapshot: a frozen copy of an earlier self, if the method asks for one (OCM).
+
+    >>> from peerlearn import AdamW, small_net
+    >>> usual = {"seed": 0, "index": 0, "device": torch.device("cpu")}
+    >>> peer = Peer(lambda: small_net(4), lambda peer: None, AdamW(), **usual)
+    >>> peer.backward(peer.logits(torch.rand(2, 3, 8, 8)).square().mean())
+    >>> peer.step()
     """
 
     def __init__(

@@ -12,7 +12,17 @@ from peerlearn.errors import UserError
 
 
 class Batch(NamedTuple):
-    """What a learner sees at once. x: (B, 3, H, W) uint8; y: (B,) int64."""
+    """What a learner sees at once.
+
+    Args:
+        x: images, (B, 3, H, W) uint8.
+        y: labels, (B,) int64.
+
+    >>> import torch
+    >>> x, y = Batch(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10))
+    >>> len(y)
+    10
+    """
 
     x: Tensor
     y: Tensor
@@ -20,12 +30,22 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamInfo:
-    """What a stream tells its learner before the first batch."""
+    """What a stream tells its learner before the first batch.
+
+    Args:
+        num_classes: how many classes there will be; labels are 0 to num_classes - 1.
+        boundaries: whether `end_task()` will be called where tasks end.
+        classes_per_task: c, where task t holds the labels t * c to (t + 1) * c - 1.
+        class_ids: the data set's own class id for each label.
+
+    >>> StreamInfo(num_classes=10, boundaries=True, classes_per_task=2).class_ids is None
+    True
+    """
 
     num_classes: int
-    boundaries: bool = False  # end_task() will be called where tasks end
-    classes_per_task: int | None = None  # c: task t holds the labels t * c to (t + 1) * c - 1
-    class_ids: tuple[int, ...] | None = None  # label -> the data set's own class id
+    boundaries: bool = False
+    classes_per_task: int | None = None
+    class_ids: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         n, c, ids = self.num_classes, self.classes_per_task, self.class_ids

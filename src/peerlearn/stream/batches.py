@@ -28,6 +28,13 @@ class BatchStream:
     of their own, at the first call; a generator has no length. The stream has the test sets that it
     was given: none, one, or several, all labelled as the stream is.
 
+    Args:
+        batches: the pairs (x, y), or a function that opens them.
+        num_classes: how many classes there are.
+        tests: the test sets.
+        class_names: of every label; without them, those of the test sets, or numbers.
+        boundaries: promises the learner an `end_task()` where the batches end.
+
     >>> from peerlearn.data import toy_images
     >>> x, y = toy_images().train.x, toy_images().train.y
     >>> stream = BatchStream(lambda: zip(x.split(50), y.split(50)), num_classes=4)
@@ -43,10 +50,6 @@ class BatchStream:
         class_names: Sequence[str] | None = None,
         boundaries: bool = False,
     ) -> None:
-        """Stream `batches`; `boundaries` promises the learner an end_task() where they end.
-
-        Without `class_names`, they are those of the test sets, or numbers.
-        """
         self.info = StreamInfo(num_classes=num_classes, boundaries=boundaries)
         if class_names is None:
             class_names = tests[0].class_names if tests else [str(k) for k in range(num_classes)]

@@ -69,7 +69,6 @@ class DatasetStream:
     def __init__(
         self, dataset: Dataset, num_tasks: int, batch_size: int = 10, seed: int = 0
     ) -> None:
-        """Split `dataset`; its images stay where they are until a batch is asked for."""
         _check(dataset, num_tasks, batch_size)
         self.dataset, self.batch_size, self.seed = dataset, batch_size, seed
         num_classes = dataset.train.num_classes
@@ -156,6 +155,12 @@ class ClassStream(DatasetStream):
     Labels are slots, positions in the class order: task t holds the labels t * c to
     (t + 1) * c - 1. The order of classes and of images follows from `seed` alone.
 
+    Args:
+        dataset: its images stay where they are until a batch is asked for.
+        num_tasks: into which the classes are dealt; it must divide their number.
+        batch_size: images per batch; the last one of a task may be smaller.
+        seed: decides the order of classes and images.
+
     >>> from peerlearn.data import toy_images
     >>> stream = ClassStream(toy_images(num_classes=4), num_tasks=2)
     >>> [sorted(set(torch.cat([batch.y for batch in task]).tolist())) for task in stream]
@@ -182,6 +187,13 @@ class BlurryStream(DatasetStream):
     passes once, and a class never leaves its home task altogether. With blur 0 the batches are
     those of ClassStream. Test sets hold the classes at home in each task.
 
+    Args:
+        dataset: its images stay where they are until a batch is asked for.
+        num_tasks: into which the classes are dealt; it must divide their number.
+        batch_size: images per batch; the last one of a task may be smaller.
+        seed: decides the order of classes and images, and who leaves home.
+        blur: the share of each class that leaves home, from 0 to below 1.
+
     >>> from peerlearn.data import toy_images
     >>> stream = BlurryStream(toy_images(num_classes=4), num_tasks=2, blur=0.2)
     >>> [torch.cat([batch.y for batch in task]).bincount().tolist() for task in stream]
@@ -199,7 +211,6 @@ class BlurryStream(DatasetStream):
         seed: int = 0,
         blur: float = 0.1,
     ) -> None:
-        """Split `dataset`; blur, in [0, 1), is the share of each class that leaves home."""
         if not 0 <= blur < 1:
             raise UserError(f"blur must be at least 0 and below 1, not {blur}")
         if num_tasks == 1 and blur:
