@@ -1,11 +1,17 @@
 """The process: settings that decide speed and no number, and what it has used."""
 
 import ctypes
-import resource
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 _THREADS = torch.get_num_threads()  # before anybody changes it
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from glibc's malloc.h
@@ -19,9 +25,7 @@ def keep_freed_memory() -> bool:
     takes longer than the arithmetic. Acts on the whole process; returns whether it could be done
     (glibc only).
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = _from_libc("mallopt")
     return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, -1))
 
 
@@ -32,7 +36,7 @@ def available_threads() -> int:
 
 def reset_peak_memory() -> None:
     """Hand back freed memory and begin to measure the peak anew, where the system can (Linux)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform != "win32" else None
+    trim = _from_libc("malloc_trim")
     if trim is not None:
         trim(0)
     try:
@@ -42,11 +46,23 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """The most memory that the process has held since the last reset, in bytes."""
+    """The most memory that the process has held since the last reset, in bytes; 0 if unknown.
+
+    Known on Linux and macOS, not on Windows.
+    """
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
+        if resource is None:
+            return 0
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     peaks = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
     return int(peaks[0]) * 1024 if peaks else 0
+
+
+def _from_libc(name: str) -> Callable[..., int] | None:
+    """A function of the C library; None where the system's has none of this name."""
+    library = ctypes.CDLL(None) if os.name == "posix" else None
+    found: Callable[..., int] | None = getattr(library, name, None)
+    return found
