@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 DEMO := er er+ccldc --data mini --memory 200 --train-per-class 120
 
-.PHONY: demo test clean
+.PHONY: demo test fuzz docs clean
 
 demo: .venv/.core  ## ER with and without CCL-DC on real images: a table and report.html
 	$(BIN)/peerlearn run $(DEMO) --out runs/demo
@@ -15,6 +15,13 @@ test: .venv/.dev  ## lint, types and all tests, the slow ones too
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+fuzz: .venv/.dev  ## the long form of the fuzzer
+	$(BIN)/python tests/fuzz/long.py
+
+docs: .venv/.docs  ## the site, in build/docs; after the first time without a network
+	$(BIN)/mkdocs build --quiet
+	@echo build/docs/index.html
 
 .venv/bin/python:
 	$(PY) -m venv .venv
@@ -27,5 +34,9 @@ test: .venv/.dev  ## lint, types and all tests, the slow ones too
 	$(INSTALL) -e '.[dev]'
 	touch $@ .venv/.core
 
+.venv/.docs: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) -e '.[docs]'
+	touch $@ .venv/.core
+
 clean:
-	rm -rf .venv
+	rm -rf .venv build dist

@@ -1,17 +1,26 @@
 """Every python block of the documents runs: the blocks of a page in order, in one namespace.
 
-A block that opens with ```python no-run is left out.
+A block that opens with ```python no-run is left out. The site has every page, and every public
+name with a docstring that says what it takes and shows how it is used.
 """
 
+import inspect
 import re
 import runpy
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from test_house import FLOORS
 
-from peerlearn import METHODS
+import peerlearn
+from peerlearn import METHODS, augment, memory, metrics, stream
+from peerlearn.data import DATASETS
+from peerlearn.learner import WRAPPERS
 from peerlearn.learner.build import REGISTRIES
+from peerlearn.settings import Settings, settings_of
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -63,3 +72,101 @@ def test_a_block_marked_no_run_is_left_out(tmp_path: Path) -> None:
     page.write_text("text\n\n```python no-run\n1 / 0\n```\n\n```python\nx = 1\n```\n")
     assert [source.strip() for source in blocks(page)] == ["x = 1"]
     assert blocks(page)[0].count("\n") == 8
+
+
+def pages_of(nav: list[Any]) -> list[str]:
+    """The files that a navigation names, those of its branches included."""
+    targets = [target for entry in nav for target in entry.values()]
+    leaves = [[t] if isinstance(t, str) else pages_of(t) for t in targets]
+    return [page for some in leaves for page in some]
+
+
+def test_the_site_has_every_page_once() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    docs = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    from_the_top = ["index.md", "CONTRIBUTING.md", "CHANGELOG.md"]  # scripts/docs_site.py
+    assert sorted(pages_of(site["nav"])) == sorted([*map(Path.as_posix, docs), *from_the_top])
+
+
+def test_the_site_asks_no_other_server_for_anything() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert site["theme"]["highlightjs"] is False
+    assert "//" not in (ROOT / "docs/site.css").read_text(encoding="utf-8")
+
+
+def test_contributors_are_shown_the_house_that_is_tested() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^ {4}(\w+(?: \w+)*) {2,}", text.partition("## The house")[2], re.MULTILINE)
+    assert [floor.split() for floor in shown] == FLOORS[:-1]  # without __main__
+
+
+# ---- the reference ----
+
+REFERENCE = re.findall(r"^::: (\S+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
+WITHOUT_EXAMPLE = {
+    "UserError": "raised for the user, not by her",
+    "Network": "a protocol; WithHead keeps it",
+    "Stream": "a protocol; ClassStream keeps it",
+    "Task": "a protocol, likewise",
+    "TeacherSettings": "empty",
+    "setting": "Settings shows it",
+    "about": "a page shows it, add-a-method.md",
+    "image_folder": "reads files",
+    "huggingface": "needs the extra hf",
+    "ImageSet": "made by readers; toy_images shows it",
+    "Dataset": "made by readers, likewise",
+}
+
+
+def thing(path: str) -> Any:
+    """What a dotted name of the reference stands for; attributes may be imported at first use."""
+    module, _, name = path.rpartition(".")
+    return getattr(__import__(module, fromlist=[name]), name)
+
+
+def arguments(cls: type) -> set[str]:
+    """The names of what a class takes: settings, fields, or what its constructor lists."""
+    model = settings_of(cls) if hasattr(cls, "Settings") else cls
+    fields = {*model.model_fields} if issubclass(model, Settings) else set()
+    stated = inspect.signature(cls).parameters.values()
+    return fields | {p.name for p in stated if p.kind is not p.VAR_KEYWORD}
+
+
+def stated_arguments(cls: type) -> set[str]:
+    """The names in the sections Args of a class, of those that it extends, of their settings."""
+    settings = getattr(cls, "Settings", cls)
+    texts = [inspect.cleandoc(base.__doc__ or "") for base in (*cls.__mro__, *settings.__mro__)]
+    sections = [re.findall(r"^Args:\n((?:    .*\n?)+)", text, re.MULTILINE) for text in texts]
+    found = [re.findall(r"^    (\w+):", one, re.MULTILINE) for some in sections for one in some]
+    return {name for names in found for name in names}
+
+
+def test_the_reference_has_every_public_name() -> None:
+    found = {id(thing(path)) for path in REFERENCE}
+    packages = (peerlearn, augment, memory, metrics, stream)
+    public = [getattr(package, name) for package in packages for name in package.__all__]
+    public += [cls for kind in REGISTRIES if kind is not DATASETS for cls in kind.values()]
+    public += [kind.base_class for kind in REGISTRIES[:-1] if kind.kind != "network"]
+    described = [one for one in public if inspect.isclass(one) or inspect.isfunction(one)]
+    assert not {one.__name__ for one in described if id(one) not in found} - {
+        "BatchTask", "ImageTask", "UnknownLengthError",  # handed out, not made
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", REFERENCE)
+def test_this_name_says_what_it_takes_and_shows_how_it_is_used(path: str) -> None:
+    one = thing(path)
+    assert one.__doc__
+    if one.__name__ in WITHOUT_EXAMPLE:
+        return
+    assert re.search("^ *>>> ", one.__doc__, re.MULTILINE), f"{path} shows no example"
+    unsaid = arguments(one) - stated_arguments(one) if inspect.isclass(one) else set()
+    assert not unsaid, f"{path} does not say what these are: {unsaid}"
+
+
+PUBLISHED = [*METHODS.values(), *WRAPPERS.values(), *memory.MEMORIES.values()]
+
+
+@pytest.mark.parametrize("cls", PUBLISHED, ids=lambda cls: cls.name)
+def test_this_part_links_its_paper(cls: type) -> None:
+    assert re.search(r"https://\S+\w", cls.__doc__ or "")
