@@ -49,11 +49,18 @@ def test_the_examples_of_this_page_run(
             exec(compile(source, str(page), "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
-    missing = [x for x in links if "://" not in x and not (page.parent / x).exists()]
-    assert not missing
+TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]  # docs_site.py
+TOP_FILES = [ROOT / name for name in ("LICENSE", "NOTICE", "CITATION.cff")]
+
+
+@pytest.mark.parametrize("page", [*TOP, *sorted((ROOT / "docs").rglob("*.md"))], ids=str)
+def test_every_link_of_a_page_leads_somewhere_here_and_on_the_site(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    targets = {link: (page.parent / link).resolve() for link in links if "://" not in link}
+    assert not [link for link, target in targets.items() if not target.exists()]
+    there = [*TOP, *TOP_FILES] if page in TOP else []
+    inside = [*(ROOT / "docs").rglob("*.*"), *there]
+    assert not [link for link, target in targets.items() if target not in inside]
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
@@ -84,7 +91,7 @@ def pages_of(nav: list[Any]) -> list[str]:
 def test_the_site_has_every_page_once() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     docs = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
-    from_the_top = ["index.md", "CONTRIBUTING.md", "CHANGELOG.md"]  # scripts/docs_site.py
+    from_the_top = ["index.md", *(page.name for page in TOP[1:])]
     assert sorted(pages_of(site["nav"])) == sorted([*map(Path.as_posix, docs), *from_the_top])
 
 
