@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
+FEW = 12  # names that a message may list
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -24,14 +25,20 @@ class UnknownNameError(UserError, KeyError):
     __str__ = ValueError.__str__  # a KeyError's would put quotes around the text
 
 
-def did_you_mean(problem: str, given: str, known: Iterable[str]) -> str:
-    """The problem, and the known name nearest to the one given, or all of them.
+def did_you_mean(problem: str, given: str, known: Iterable[str], listing: str = "") -> str:
+    """The problem, and the known name nearest to the one given; all of them if none is near.
+
+    listing: the command that lists them, said instead where they are many.
 
     >>> did_you_mean("there is no method 'err'", "err", ["er", "gsa"])
     "there is no method 'err'; did you mean er?"
     """
     known = list(known)
-    return problem + (nearest(given, known) or (f"; known: {', '.join(known)}" if known else ""))
+    if near := nearest(given, known):
+        return problem + near
+    if len(known) <= FEW:
+        return problem + (f"; known: {', '.join(known)}" if known else "")
+    return problem + (f"; see {listing}" if listing else "")
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

@@ -95,8 +95,8 @@ class Registry(Mapping[str, T], Generic[T]):
         """Whose it is: "" for ours, else a package and its version, or a file and its digest."""
         entries = self._entries()
         if name not in entries:
-            problem = f"there is no {self.kind} {name!r}"
-            raise UnknownNameError(did_you_mean(problem, name, entries))
+            problem = f"there is no {self.kind} {name!r:.60}"
+            raise UnknownNameError(did_you_mean(problem, name, entries, "peerlearn list"))
         return entries[name].origin
 
     @property
@@ -202,6 +202,8 @@ def load_plugin(
 def load_file(path: Path) -> Any:
     """Run a Python file as a module, once per content."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise UserError(f"{path}: is not a plain file; name a Python file")
         mark = _mark(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); name a Python file") from error

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Numbers and names as a person reads them."""
 
 
 def duration(seconds: float) -> str:
@@ -21,3 +21,12 @@ def percent(value: float | None) -> str:
     ('51.2', '-')
     """
     return "-" if value is None else f"{100 * value:.1f}"
+
+
+def printable(name: str) -> str:
+    r"""A name from elsewhere without what could break a line or steer a terminal.
+
+    >>> print(printable("two\nlines"))
+    two?lines
+    """
+    return "".join(c if c.isprintable() else "?" for c in name)

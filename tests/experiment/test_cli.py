@@ -61,7 +61,10 @@ def refuse(capsys: pytest.CaptureFixture[str], says: str, *words: str) -> None:
         ("report nowhere", "nowhere: no such folder"),
         ("data get", "name a data set"),
         ("data check cifer10", "cifar10"),
-        ("dance", "invalid choice: 'dance'"),
+        ("dance", "there is no command 'dance'; known: run, table, report, data, list"),
+        ("list method", "there is no kind 'method'; did you mean methods?"),
+        ("list zebras", "there is no kind 'zebras'; known: methods, wrappers"),
+        ("data fetch", "there is no action 'fetch'; known: list, get, check"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line_and_leaves_nothing(

@@ -49,5 +49,5 @@ def test_a_terminal_gets_the_card_and_a_line_that_changes() -> None:
 
 def test_tensorboard_gets_losses_and_metrics(tmp_path: Any) -> None:
     pytest.importorskip("tensorboard")
-    tell(TensorBoard(str(tmp_path), io.StringIO()))
+    tell(TensorBoard(tmp_path, io.StringIO()))
     assert len(list(tmp_path.rglob("events.*"))) == 1

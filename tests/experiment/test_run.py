@@ -17,7 +17,6 @@ from command import VARIANT, command, folder, run_small, run_small_and_exit
 from peerlearn.experiment import run as running
 from peerlearn.learner import checkpoint
 from peerlearn.memory import MEMORIES
-from peerlearn.records.folder import RunFolder
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["command", "killed_worker"])
@@ -143,13 +142,6 @@ class TestASecondCall:
         (config.parent / "summary.json").unlink()
         assert run_small(tmp_path / "copy") == 2
         assert "a run on other images of mini" in capsys.readouterr().err
-
-    def test_while_the_first_still_works_is_refused(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        with RunFolder(folder(tmp_path)).locked():
-            assert run_small(tmp_path) == 2
-        assert "another process is working" in capsys.readouterr().err
 
 
 class TestABrokenRun:

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 from fabricate import config_of, fabricate
 
-from peerlearn.errors import UserError
 from peerlearn.records.folder import RunFolder, run_path, variant_name
 from peerlearn.records.read import read_run
 from peerlearn.storage import Log
@@ -14,7 +13,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.write_config(config)
     assert folder.config() == config
-    assert folder.summary() is None
+    assert folder.finished(tasks=5) is None
 
 
 def test_numbers_that_are_not_defined_come_back_as_none(tmp_path: Path) -> None:
@@ -38,11 +37,14 @@ def test_names_that_no_file_system_likes_stay_apart() -> None:
     assert len(variant_name({"a": "x" * 500})) <= 120
 
 
-def test_a_run_that_another_process_works_on_is_refused(tmp_path: Path) -> None:
+def test_who_finds_another_process_at_work_is_told_and_may_leave(tmp_path: Path) -> None:
+    def leave() -> None:
+        raise LookupError
+
     with (
-        RunFolder(tmp_path).locked(),
-        pytest.raises(UserError, match="another process is working on this run"),
-        RunFolder(tmp_path).locked(),
+        RunFolder(tmp_path).locked(leave),
+        pytest.raises(LookupError),
+        RunFolder(tmp_path).locked(leave),
     ):
         pass
 

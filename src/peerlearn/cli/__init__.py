@@ -3,6 +3,7 @@
 Nothing here imports torch before a command needs it, so that help and tables come at once.
 """
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ COMMANDS = (run, table, report, data, listing)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0: done, 1: the program failed, 2: something to put right, 130: stopped."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # no name may fail in a narrow encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         words = list(sys.argv[1:] if arguments is None else arguments)
         parser = _parser()
@@ -29,14 +32,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"peerlearn: {error}", file=sys.stderr)
-        return 2
+        return _refused(str(error))
     except KeyboardInterrupt:
         print("\npeerlearn: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # of the world outside, wherever nobody thought of it
+        place = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        why = error.strerror or str(error) or type(error).__name__
+        return _refused(f"{place}{why}; see to the file or the folder, or name another")
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        return _refused("the memory does not suffice; take a smaller --memory, --width or --batch")
+
+
+def _refused(what: str) -> int:
+    print(f"peerlearn: {UserError(what)}", file=sys.stderr)
+    return 2
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory ran out; torch says so in words."""
+    words = ("allocate memory", "out of memory")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in words)
 
 
 def _parser() -> Parser:

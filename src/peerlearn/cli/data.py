@@ -2,9 +2,8 @@
 
 import argparse
 import sys
-from pathlib import Path
 
-from peerlearn.cli.parsing import Commands, add_command, add_plugins, load_plugins
+from peerlearn.cli.parsing import Commands, add_command, add_plugins, load_plugins, path
 from peerlearn.errors import UserError
 
 
@@ -12,9 +11,9 @@ def add(commands: Commands) -> None:
     """Add the command."""
     about = "what data is there, how to get it, is it whole"
     parser = add_command(commands, "data", about, act)
-    parser.add_argument("what", choices=("list", "get", "check"))
+    parser.add_argument("what", metavar="action", choices=("list", "get", "check"))
     parser.add_argument("name", nargs="?", help="data set, or the path of a folder")
-    parser.add_argument("--root", type=Path, help="folder in which data sets lie")
+    parser.add_argument("--root", type=path, help="folder in which data sets lie")
     add_plugins(parser)
 
 

@@ -23,7 +23,9 @@ def add(commands: Commands) -> None:
     """Add the command."""
     about = "methods, wrappers, networks, optimizers, memories, data sets and presets"
     parser = add_command(commands, "list", about, act)
-    parser.add_argument("what", nargs="?", choices=(*TITLES, "presets"), help="only these")
+    parser.add_argument(
+        "what", nargs="?", metavar="kind", choices=(*TITLES, "presets"), help="only these"
+    )
     add_plugins(parser)
 
 

@@ -5,7 +5,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from typing_extensions import override
+
 from peerlearn.errors import UserError, did_you_mean
+from peerlearn.storage import user_path
 
 Commands = Any  # what argparse makes of add_subparsers()
 
@@ -22,9 +25,15 @@ class Parser(argparse.ArgumentParser):
 
     takes_settings = False
 
+    @override
     def error(self, message: str) -> NoReturn:
-        """Refuse the command line."""
         raise UserError(f"{message}; see {self.prog} --help")
+
+    @override
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            problem = f"{self.prog}: there is no {action.metavar or action.dest} {value!r:.60}"
+            raise UserError(did_you_mean(problem, str(value), action.choices))
 
     def split(self, words: Sequence[str]) -> tuple[list[str], list[Flag]]:
         """The words that the parser knows, and the settings among them: `--name value`.
@@ -66,13 +75,21 @@ def add_command(commands: Commands, name: str, about: str, act: Any, **options: 
     return made
 
 
+def path(typed: str) -> Path:
+    """A file or a folder on the command line."""
+    try:
+        return user_path(typed)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def add_plugins(parser: Parser) -> None:
     """The flag for files of others."""
     parser.add_argument(
         "--plugin",
         dest="plugins",
         metavar="FILE.py",
-        type=Path,
+        type=path,
         action="append",
         default=[],
         help="a file with methods, wrappers, networks, ... of yours; may be given again",
@@ -95,4 +112,5 @@ def refuse_unknown(command: str, flag: str, options: Sequence[str]) -> NoReturn:
     if not flag.startswith("-"):
         raise UserError(f"{command}: {flag!r} is not expected there; names come before flags")
     name, known = flag.split("=")[0], [option for option in options if option.startswith("--")]
-    raise UserError(did_you_mean(f"{command}: there is no {name}", name, known))
+    problem, listing = f"{command}: there is no {name:.60}", f"peerlearn {command} --help"
+    raise UserError(did_you_mean(problem, name, known, listing))

@@ -1,17 +1,23 @@
 """peerlearn report: one self-contained page."""
 
 import argparse
+import os
+import stat
+import sys
 from pathlib import Path
 
-from peerlearn.cli.parsing import Commands, add_command
+from peerlearn.cli.parsing import Commands, add_command, path
 from peerlearn.errors import UserError
+from peerlearn.storage import replace_file
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "report", "one self-contained page", act)
-    parser.add_argument("runs", type=Path, nargs="+", help="folder that `run --out` wrote")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="(report.html)")
+    parser.add_argument("runs", type=path, nargs="+", help="folder that `run --out` wrote")
+    parser.add_argument(
+        "--out", type=path, default=Path("report.html"), help="(report.html); - prints the page"
+    )
     parser.add_argument("--title", default="Peerlearn report")
 
 
@@ -21,12 +27,37 @@ def act(args: argparse.Namespace) -> None:
     from peerlearn.report import render
 
     page = render(read_runs(args.runs), args.title)
-    draft = args.out.with_name(f".{args.out.name}.new")
     try:
-        draft.write_text(page, encoding="utf-8")
-        draft.replace(args.out)
+        printed = _write(args.out, page)
+    except BrokenPipeError:
+        raise  # whoever read it has gone
     except OSError as error:
         raise UserError(
             f"{args.out}: cannot be written ({error.strerror}); choose another --out"
         ) from error
-    print(f"{args.out}: {len(page) / 1e6:.1f} MB, opens in any browser")
+    said = f"{args.out}: {len(page) / 1e6:.1f} MB, opens in any browser"
+    print(said, file=sys.stderr if printed else sys.stdout)
+
+
+def _write(out: Path, page: str) -> bool:
+    """Write the page; whether it went to standard output.
+
+    A file is replaced as a whole, also one that a link leads to. A device or a pipe is written to.
+    """
+    found = _found(out)
+    if str(out) == "-" or (found and os.path.samestat(found, os.fstat(1))):
+        sys.stdout.write(page)
+        return True
+    if found is None or stat.S_ISREG(found.st_mode):
+        replace_file(Path(os.path.realpath(out)), page)
+    else:
+        out.write_text(page, encoding="utf-8")
+    return False
+
+
+def _found(out: Path) -> os.stat_result | None:
+    """What is there already, links followed; nothing for `-`."""
+    try:
+        return out.stat()
+    except FileNotFoundError:
+        return None

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peerlearn.cli.parsing import Commands, add_command, add_plugins, load_plugins
+from peerlearn.cli.parsing import Commands, add_command, add_plugins, load_plugins, path
 from peerlearn.errors import UserError
+from peerlearn.storage import user_path
+from peerlearn.units import printable
 
 if TYPE_CHECKING:
     from peerlearn.experiment.resolve import Given, Resolved
@@ -22,10 +24,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("methods", nargs="*", metavar="method", help="er, gsa+ccldc, file.py:Mine")
     parser.add_argument("-h", "--help", action="store_true", help="this, with all settings")
     parser.add_argument("--seeds", help="such as 0-2 or 0,3,7 (default 0)")
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of all runs (runs)")
-    parser.add_argument("--config", type=Path, help="YAML file of settings; flags win over it")
-    parser.add_argument("--root", type=Path, help="folder in which data sets lie")
-    parser.add_argument("--tensorboard", metavar="FOLDER", help="write logs for TensorBoard there")
+    parser.add_argument("--out", type=path, default=Path("runs"), help="folder of all runs (runs)")
+    parser.add_argument("--config", type=path, help="YAML file of settings; flags win over it")
+    parser.add_argument("--root", type=path, help="folder in which data sets lie")
+    parser.add_argument(
+        "--tensorboard", metavar="FOLDER", type=path, help="write logs for TensorBoard there"
+    )
     parser.add_argument("--json", action="store_true", help="print the summaries as JSON")
     add_plugins(parser)
     parser.set_defaults(shown=parser)
@@ -45,13 +49,15 @@ def act(args: argparse.Namespace) -> int:
 
     from peerlearn.experiment.identity import folder_of, reconcile
     from peerlearn.experiment.progress import Console, TensorBoard
-    from peerlearn.experiment.run import Stopped, run
+    from peerlearn.experiment.run import Stopped, run_all
 
     for one in runs:  # a folder with other settings is refused before hours of work
         reconcile(folder_of(one, args.out), one)
-    watcher = TensorBoard(args.tensorboard) if args.tensorboard else Console()
+    watcher = Console(runs=len(runs))
+    if args.tensorboard:
+        watcher = TensorBoard(args.tensorboard, runs=len(runs))
     try:
-        summaries = [run(one, args.out, watcher, args.root) for one in runs]
+        summaries = run_all(runs, args.out, watcher, args.root)
     except Stopped:
         print("\npeerlearn: stopped and saved; the same command goes on from here", file=sys.stderr)
         return 130
@@ -60,9 +66,8 @@ def act(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(summaries, indent=1))
     else:
-        print(
-            f"peerlearn table {args.out}    shows the results, peerlearn report {args.out} a page"
-        )
+        out = printable(str(args.out))
+        print(f"peerlearn table {out}    shows the results, peerlearn report {out} a page")
     return 0
 
 
@@ -91,7 +96,7 @@ def plan(args: argparse.Namespace) -> "list[Resolved]":
 def _file_of(name: str) -> Path | None:
     """The file of a method that is named by its place, file.py:Mine."""
     place = name.rpartition(":")[0]
-    return Path(place) if place.endswith(".py") else None
+    return user_path(place) if place.endswith(".py") else None
 
 
 def _methods_of(given: "Sequence[Given]") -> list[str]:

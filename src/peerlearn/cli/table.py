@@ -1,16 +1,15 @@
 """peerlearn table: means and spreads over seeds, gains over baselines, cost."""
 
 import argparse
-from pathlib import Path
 
-from peerlearn.cli.parsing import Commands, add_command
+from peerlearn.cli.parsing import Commands, add_command, path
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     about = "mean and spread over seeds, gain over the baseline, cost"
     parser = add_command(commands, "table", about, act)
-    parser.add_argument("runs", type=Path, nargs="+", help="folder that `run --out` wrote")
+    parser.add_argument("runs", type=path, nargs="+", help="folder that `run --out` wrote")
     parser.add_argument("--format", default="text", help="text, markdown, latex, csv or json")
     parser.add_argument("--json", dest="format", action="store_const", const="json")
 

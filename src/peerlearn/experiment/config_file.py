@@ -1,10 +1,11 @@
 """Settings from a YAML file."""
 
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from peerlearn.documents import MOST_YAML_BYTES, Unreadable, read_text, require_file, value_of
+from peerlearn.documents import yaml_node as node_of
 from peerlearn.errors import UserError
 from peerlearn.experiment.resolve import ALIASES, Given
 from peerlearn.settings import flatten
@@ -13,13 +14,15 @@ from peerlearn.settings import flatten
 def read_file(path: Path) -> list[Given]:
     """Settings from a YAML file, nested or with dotted names; a run's config.yaml will do."""
     try:
-        text = path.read_text(encoding="utf-8")
-        node, content = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+        require_file(path)
+        node = node_of(read_text(path, MOST_YAML_BYTES))
+        content = value_of(node)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); name a YAML file") from error
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        line = str(error).splitlines()[0]
-        raise UserError(f"{path}: is not YAML ({line}); write `name: value` lines") from error
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: is not text; name a YAML file") from None
+    except Unreadable as error:
+        raise UserError(f"{path}: {error}; write `name: value` lines") from None
     if not isinstance(content, dict) or not isinstance(node, yaml.MappingNode):
         raise UserError(f"{path}: must hold `name: value` lines")
     lines, origins = _lines(node), content.get("origins")
@@ -35,12 +38,8 @@ def read_file(path: Path) -> list[Given]:
             f"{path}, line {lines.get(key, 1)}",
             usual=origins.get(key) in ("default", "preset"),
         )
-        for key, value in _flat(content).items()
+        for key, value in flatten(content).items()
     ]
-
-
-def _flat(content: dict[Any, Any]) -> dict[str, Any]:
-    return {str(key): value for key, value in flatten(content).items()}
 
 
 def _lines(node: yaml.MappingNode, prefix: str = "") -> dict[str, int]:

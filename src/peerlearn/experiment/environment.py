@@ -11,8 +11,8 @@ import torch
 from peerlearn import __version__
 
 
-def environment(threads: int, device: str) -> dict[str, Any]:
-    """Versions, machine and command of this process."""
+def environment(threads: int, device: str, data: str) -> dict[str, Any]:
+    """Versions, machine and command of this process, and where its images lie."""
     return {
         "peerlearn": __version__,
         "python": platform.python_version(),
@@ -21,6 +21,7 @@ def environment(threads: int, device: str) -> dict[str, Any]:
         "processor": platform.processor() or platform.machine(),
         "threads": threads,
         "device": device,
+        "data": data,
         "commit": _commit(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }

@@ -10,6 +10,7 @@ from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.predictor import Predictor
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import summarise
+from peerlearn.records.schema import Matrices
 
 
 class Scores:
@@ -44,11 +45,11 @@ class Scores:
             "ncm": None if self.ncm is None else self.ncm.to_lists(),
         }
 
-    def restore(self, lists: dict[str, Any]) -> None:
+    def restore(self, saved: Matrices) -> None:
         """Become the scores whose `to_lists()` this was."""
-        self.ensemble = AccuracyMatrix.from_lists(lists["ensemble"])
-        self.peers = [AccuracyMatrix.from_lists(rows) for rows in lists["peers"]]
-        self.ncm = None if lists["ncm"] is None else AccuracyMatrix.from_lists(lists["ncm"])
+        self.ensemble = AccuracyMatrix(saved.ensemble)
+        self.peers = [AccuracyMatrix(rows) for rows in saved.peers]
+        self.ncm = None if saved.ncm is None else AccuracyMatrix(saved.ncm)
 
     def summary(self) -> dict[str, Any]:
         """Metrics of every matrix, by the names of `RunFolder.write_summary`."""

@@ -1,16 +1,17 @@
 """Which folder a run has, and whether what is there is the same run."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from peerlearn.data.images import Dataset
 from peerlearn.errors import UserError
+from peerlearn.experiment.images import Images
 from peerlearn.experiment.resolve import Resolved
+from peerlearn.experiment.settings import MachineSettings
 from peerlearn.records.folder import RunFolder, run_path
-from peerlearn.records.schema import MACHINE, Config, Summary
+from peerlearn.records.schema import MACHINE, Config
 from peerlearn.runtime import available_threads
+from peerlearn.settings import flatten
 
 MOST_DIFFERENCES = 5  # named in a message
 
@@ -20,17 +21,17 @@ def folder_of(resolved: Resolved, out: Path) -> RunFolder:
     return RunFolder(run_path(out, resolved))
 
 
-def reconcile(folder: RunFolder, resolved: Resolved) -> Config:
+def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = None) -> Config:
     """The settings to use; those of a run that is there already must be the same.
 
     A run that is resumed keeps the device and threads with which it began, unless a flag gives
-    others.
+    others. images: what it is to learn, which must be the same as well.
     """
     found = folder.config()
     values = dict(resolved.values)
     if found is not None:
         kept = [key for key in MACHINE if resolved.origins[key] == "default"]
-        values |= {key: found.settings[key] for key in kept if key in found.settings}
+        values |= {key: value for key, value in _machine(folder, found).items() if key in kept}
     values["machine.threads"] = values["machine.threads"] or available_threads()
     config = Config(
         data=resolved.data,
@@ -40,11 +41,26 @@ def reconcile(folder: RunFolder, resolved: Resolved) -> Config:
         variant=dict(resolved.variant),
         settings=values,
         origins=dict(resolved.origins),
+        fingerprint=images.fingerprint if images else "",
+        old_fingerprint=images.old_fingerprint if images else "",
         plugins=resolved.plugins,
     )
     if found is not None:
         _refuse_another_run(folder, found, config, resolved.usual)
+        if images and not images.are_those_of(found.fingerprint):
+            raise UserError(
+                f"{folder.path}: holds a run on other images of {config.data}; choose another --out"
+            )
     return config
+
+
+def _machine(folder: RunFolder, found: Config) -> dict[str, Any]:
+    """The device and threads with which a run began."""
+    own = {key.partition(".")[2]: found.settings[key] for key in MACHINE if key in found.settings}
+    try:
+        return flatten({"machine": MachineSettings(**own).model_dump(include={*own})})
+    except UserError as error:
+        raise UserError(f"{folder.path / 'config.yaml'}: {error}; put that right there") from None
 
 
 def _refuse_another_run(
@@ -66,31 +82,12 @@ def _refuse_another_run(
         )
 
 
-def create_or_verify(folder: RunFolder, resolved: Resolved, data: str) -> Config:
-    """Write the settings of a new run; for an old one, see that it began with the same data.
+def create_or_verify(folder: RunFolder, resolved: Resolved, images: Images) -> Config:
+    """Write the settings of a new run; for an old one, see that it is the same on the same images.
 
-    data: a fingerprint of the images. Returns the settings to use.
+    Returns the settings to use.
     """
-    config = reconcile(folder, resolved).model_copy(update={"fingerprint": data})
-    found = folder.config()
-    if found is None:
+    config = reconcile(folder, resolved, images)
+    if folder.config() is None:
         folder.write_config(config)
-    elif found.fingerprint != data:
-        raise UserError(
-            f"{folder.path}: holds a run on other images of {config.data}; choose another --out"
-        )
     return config
-
-
-def finished(folder: RunFolder) -> Summary | None:
-    """The summary of a run that has come to its end, None for any other."""
-    found = folder.summary()
-    return found if found is not None and found.status == "done" else None
-
-
-def fingerprint(data: Dataset) -> str:
-    """What tells one state of a data set from another: its labels, names and sizes."""
-    digest = hashlib.sha256(repr((data.train.class_names, data.train.x.shape)).encode())
-    for part in (data.train, data.test):
-        digest.update(part.y.numpy().tobytes())
-    return digest.hexdigest()[:16]

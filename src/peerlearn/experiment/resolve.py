@@ -3,10 +3,10 @@
 Flags beat files, files beat presets, presets beat defaults.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -24,6 +24,7 @@ from peerlearn.learner.build import MEMORY, NET, PROFILES, Parts, split_name
 from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.records.schema import MACHINE
 from peerlearn.settings import Settings, faults_of, fields_of, flatten, matching, nest
+from peerlearn.storage import user_path
 
 GENERAL: Sequence[tuple[str, str, type[Settings]]] = (  # what no part of a learner has
     ("the run", "", RunSettings),
@@ -82,7 +83,7 @@ class Resolved:
         data = str(self.values["data"])
         if data in DATASETS:
             return data
-        name = Path(data).resolve().name
+        name = os.path.basename(os.path.realpath(user_path(data)))
         return f"{name}_folder" if name in DATASETS else name
 
     @property

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -10,21 +10,16 @@ from typing import Any, Protocol
 
 import torch
 
-from peerlearn.data import load
 from peerlearn.errors import UserError
 from peerlearn.experiment.environment import environment
 from peerlearn.experiment.evaluate import Scores
-from peerlearn.experiment.identity import (
-    create_or_verify,
-    fingerprint,
-    finished,
-    folder_of,
-    reconcile,
-)
+from peerlearn.experiment.identity import create_or_verify, folder_of, reconcile
+from peerlearn.experiment.images import Loader
 from peerlearn.experiment.resolve import Resolved
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.records.folder import RunFolder
-from peerlearn.records.schema import Config
+from peerlearn.records.read import checked, damaged
+from peerlearn.records.schema import Config, Saved
 from peerlearn.runtime import keep_freed_memory, peak_memory, reset_peak_memory
 from peerlearn.storage import Log
 from peerlearn.stream.base import Stream
@@ -37,8 +32,18 @@ class Stopped(Exception):  # noqa: N818
     """The run was asked to stop, and has saved where it stands."""
 
 
+class Busy(Exception):  # noqa: N818
+    """Another process is working on the run."""
+
+
 class Watcher(Protocol):
-    """Who is told how a run goes on."""
+    """Who is told how runs go on."""
+
+    def note(self, text: str) -> None:
+        """Something to know about the data set; the same may be said for every run."""
+
+    def wait(self, run: Config) -> None:
+        """Another process is working on the run; it is waited for."""
 
     def begin(self, run: Config, card: str, batches: int, done: int) -> None:
         """A run begins, or goes on after `done` of its batches."""
@@ -62,29 +67,66 @@ class Watcher(Protocol):
         """No more runs are to come."""
 
 
-def run(
-    resolved: Resolved, out: Path, watcher: Watcher, root: Path | None = None
-) -> dict[str, Any]:
-    """Finish the run of these settings, from wherever it stands; its summary.
+def run_all(
+    runs: Sequence[Resolved], out: Path, watcher: Watcher, root: Path | None = None
+) -> list[dict[str, Any]]:
+    """Finish these runs; their summaries.
+
+    Those that another process works on come last, so that several processes with the same command
+    share the work.
 
     out: the folder of all runs. root: where data sets lie, if not in the usual places.
     """
+    loader = Loader(root)
+    found: dict[int, dict[str, Any]] = {}
+    for patient in (False, True):
+        for i, one in enumerate(runs):
+            with suppress(Busy):
+                found[i] = found.get(i) or run(one, out, watcher, loader, wait=patient)
+    return [found[i] for i in range(len(runs))]
+
+
+def run(
+    resolved: Resolved,
+    out: Path,
+    watcher: Watcher,
+    loader: Loader | None = None,
+    *,
+    wait: bool = True,
+) -> dict[str, Any]:
+    """Finish the run of these settings, from wherever it stands; its summary.
+
+    out: the folder of all runs. loader: reads the data; one serves several runs. wait: for another
+    process that works on this run; else `Busy` is raised.
+    """
     folder = folder_of(resolved, out)
-    config = reconcile(folder, resolved)
-    if (found := finished(folder)) is None:
+    images = (loader or Loader())(resolved, watcher.decoding)
+    for text in images.data.notes:
+        watcher.note(text)
+    config = reconcile(folder, resolved, images)
+    tasks = resolved.stream.tasks
+    if (found := folder.finished(tasks)) is None:
         keep_freed_memory()
         reset_peak_memory()
         torch.set_num_threads(config.settings["machine.threads"])
-        size, place = resolved.stream.image_size, str(resolved.values["data"])
-        data = load(place, root, size=size, progress=watcher.decoding)
-        stream = resolved.stream.stream(data, resolved.seed)
+        stream = resolved.stream.stream(images.data, resolved.seed)
         learner = make_learner(resolved, stream, device=config.settings["machine.device"])
-        with folder.locked():  # what cannot be is refused before files are made
-            config = create_or_verify(folder, resolved, fingerprint(data))
-            if (found := finished(folder)) is None:  # by another process, in the meantime
-                return _Run(config, folder, stream, learner, watcher).resume()
+        with folder.locked(_busy(config, watcher, wait)):
+            # what cannot be was refused before files are made
+            config = create_or_verify(folder, resolved, images)
+            if (found := folder.finished(tasks)) is None:  # by another process, in the meantime
+                return _Run(config, folder, stream, learner, watcher, images.place).resume()
     watcher.reuse(config, found.metrics)
     return folder.summary_as_written()
+
+
+def _busy(config: Config, watcher: Watcher, wait: bool) -> Callable[[], None]:
+    def told() -> None:
+        if not wait:
+            raise Busy
+        watcher.wait(config)
+
+    return told
 
 
 def make_learner(resolved: Resolved, stream: Stream, device: str | None = None) -> OnlineLearner:
@@ -111,9 +153,10 @@ class _Run:
         stream: Stream,
         learner: OnlineLearner,
         watcher: Watcher,
+        place: str,
     ) -> None:
         self.config, self.folder, self.stream = config, folder, stream
-        self.learner, self.watcher = learner, watcher
+        self.learner, self.watcher, self.place = learner, watcher, place
         self.scores = Scores(len(self.learner.peers), ncm=config.memory > 0)
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
@@ -123,8 +166,10 @@ class _Run:
         """Train and evaluate from where the run stands to its end."""
         self._restore()
         threads, device = torch.get_num_threads(), self.config.settings["machine.device"]
-        self.folder.write_environment(environment(threads, device))
+        self.folder.write_environment(environment(threads, device, self.place))
         self._write_results("running")
+        if len(self.scores.ensemble):  # what is there may be damaged, or of after the checkpoint
+            self._write_accuracy()
         total = sum(len(task) for task in self.stream.tasks)
         done = self.learner.progress.batches
         self.watcher.begin(self.config, self.stream.card(), total, done)
@@ -180,11 +225,14 @@ class _Run:
             labels = self.learner.memory["y"].cpu()
             counts = torch.bincount(labels, minlength=self.stream.info.num_classes)
         self.memory_classes.append(counts.tolist())
-        classes = self.stream.info.num_classes // len(self.stream.tasks)
-        self.folder.write_accuracy(self.stream.class_names, classes, self.scores.to_lists())
+        self._write_accuracy()
         summary = self._write_results("running")
         self._save(log)
         self.watcher.task(index, summary)
+
+    def _write_accuracy(self) -> None:
+        classes = self.stream.info.num_classes // len(self.stream.tasks)
+        self.folder.write_accuracy(self.stream.class_names, classes, self.scores.to_lists())
 
     def _write_results(self, status: str) -> dict[str, Any]:
         cost = self.learner.cost
@@ -219,13 +267,33 @@ class _Run:
     def _restore(self) -> None:
         """Go back to the last checkpoint, if there is one, and forget what was logged after it."""
         log_bytes = 0
-        if (self.folder.checkpoint / "state.json").exists():
+        if self.folder.has_checkpoint:
             extra = self.learner.load(self.folder.checkpoint)
-            self.scores.restore(extra["scores"])
-            self.memory_classes = extra["memory_classes"]
-            self.train_seconds, self.eval_seconds = extra["seconds"]
-            self.peak, log_bytes = extra["peak"], extra["log_bytes"]
+            saved = checked(self.folder.checkpoint / "state.json", Saved, extra)
+            self._refuse_misfits(saved)
+            self.scores.restore(saved.scores)
+            self.memory_classes = [list(row) for row in saved.memory_classes]
+            self.train_seconds, self.eval_seconds = saved.seconds
+            self.peak, log_bytes = saved.peak, saved.log_bytes
         self.folder.truncate_log(log_bytes)
+
+    def _refuse_misfits(self, saved: Saved) -> None:
+        """Refuse what may be in a checkpoint, but not of this run at this moment."""
+        matrices, lengths = saved.scores, [len(task) for task in self.stream.tasks]
+        rows, batches = len(matrices.ensemble), self.learner.progress.batches
+        others = [m for m in (*matrices.peers, matrices.ncm) if m is not None]
+        classes = self.stream.info.num_classes
+        fits = {
+            "scores": rows <= len(lengths)
+            and len(matrices.peers) == len(self.scores.peers)
+            and all(len(matrix) in (0, rows) for matrix in others)
+            and sum(lengths[:rows]) <= batches <= sum(lengths[: rows + 1]),
+            "memory_classes": len(saved.memory_classes) == rows
+            and all(len(row) == classes for row in saved.memory_classes),
+        }
+        for name in (name for name, fit in fits.items() if not fit):
+            what = f"{name} do not fit a run that has learnt {batches} of {sum(lengths)} batches"
+            raise damaged(self.folder.checkpoint / "state.json", what)
 
 
 @contextmanager

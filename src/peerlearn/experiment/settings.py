@@ -4,18 +4,20 @@ from peerlearn.data.images import Dataset
 from peerlearn.errors import UserError
 from peerlearn.learner.build import Profile
 from peerlearn.peer.model import Precision
+from peerlearn.records.schema import MOST_TASKS
 from peerlearn.settings import Settings, setting
 from peerlearn.stream.base import Stream
 from peerlearn.stream.dataset import BlurryStream, ClassStream
 
 MOST_SEEDS = 10_000
+LARGEST_SEED = 2**32 - 1
 
 
 class RunSettings(Settings):
     """What concerns the run as a whole."""
 
     data: str = setting("mini", "data set, or the path of an image folder")
-    seed: int = setting(0, "decides everything that is drawn", ge=0, lt=2**32)
+    seed: int = setting(0, "decides everything that is drawn", ge=0, le=LARGEST_SEED)
     profile: Profile = setting(
         "paper", "presets of the paper, or of the authors' code where it differs"
     )
@@ -39,7 +41,7 @@ class MachineSettings(Settings):
 class StreamSettings(Settings):
     """How a data set becomes a stream."""
 
-    tasks: int = setting(5, "tasks that the classes are divided into", ge=1)
+    tasks: int = setting(5, "tasks that the classes are divided into", ge=1, le=MOST_TASKS)
     batch: int = setting(10, "stream batch", ge=1, le=1_000_000)
     blur: float = setting(
         0.0, "share of images dealt out to other tasks; above 0 hides boundaries", ge=0, lt=1
@@ -77,11 +79,13 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise UserError(f"--seeds: {text!r} is not a list such as 0-2 or 0,3,7")
+            raise UserError(f"--seeds: {text!r:.60} is not a list such as 0-2 or 0,3,7")
+        if max(len(first), len(last)) > len(str(LARGEST_SEED)):
+            raise UserError(f"--seeds: {part:.60} is beyond the largest seed, {LARGEST_SEED}")
         run = range(int(first), int(last if dash else first) + 1)
         if len(seeds) + len(run) > MOST_SEEDS:
-            raise UserError(f"--seeds: {text!r} holds more than {MOST_SEEDS} seeds; take fewer")
+            raise UserError(f"--seeds: {text!r:.60} holds more than {MOST_SEEDS} seeds; take fewer")
         seeds += run
     if not seeds:
-        raise UserError(f"--seeds: {text!r} holds no seed; write the lower one first")
+        raise UserError(f"--seeds: {text!r:.60} holds no seed; write the lower one first")
     return tuple(dict.fromkeys(seeds))

@@ -61,8 +61,9 @@ def refuse_unused(resolved: Sequence[Resolved]) -> None:
                 f"or choose that"
             )
         known = sorted({key.rpartition(".")[2] for key in keys} | {*ALIASES})
-        problem = f"{item.where}: there is no setting {item.name!r}"
-        raise UserError(did_you_mean(problem, name.rpartition(".")[2], known))
+        problem = f"{item.where}: there is no setting {item.name!r:.60}"
+        listing = f"peerlearn run {resolved[0].method} --help"
+        raise UserError(did_you_mean(problem, name.rpartition(".")[2], known, listing))
 
 
 def settings_help(runs: Sequence[Resolved], taken: Collection[str]) -> str:

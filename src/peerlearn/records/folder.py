@@ -4,20 +4,22 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
 
+from peerlearn.documents import Unreadable, from_json, read_text, require_file
 from peerlearn.errors import UserError
-from peerlearn.records.read import read_config, read_summary
+from peerlearn.records.read import MissingError, read_config, read_finished
 from peerlearn.records.schema import ACCURACY_SCHEMA, SCHEMA, Config, Summary, without_nan
 from peerlearn.settings import nest
 from peerlearn.storage import Log, locked, replace_file
 
 LONGEST = 120  # characters of a variant's folder
+LONGEST_NAME = 255  # of any folder
 
 
 class Identity(Protocol):
@@ -59,9 +61,12 @@ def variant_name(variant: Mapping[str, Any]) -> str:
     """
     exact = ",".join(f"{name}={shown(value)}" for name, value in variant.items())
     safe = re.sub(r"[^A-Za-z0-9._=,+-]", "-", exact)
-    if safe == exact and len(safe) <= LONGEST:
-        return safe
-    digest = hashlib.sha256(exact.encode()).hexdigest()[:8]  # keeps apart what now looks alike
+    return safe if safe == exact and len(safe) <= LONGEST else _shortened(safe, exact)
+
+
+def _shortened(safe: str, exact: str) -> str:
+    """A name that is not too long, and still another one than what now looks alike."""
+    digest = hashlib.sha256(exact.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{safe[: LONGEST - 9]}~{digest}"
 
 
@@ -76,6 +81,8 @@ def shown(value: Any) -> str:
 
 def _safe(name: str) -> str:
     safe = re.sub(r"[^A-Za-z0-9._+-]", "-", name)
+    if len(safe) >= LONGEST_NAME:
+        return _shortened(safe, name)
     return safe if safe.strip(".") else f"_{safe}"
 
 
@@ -88,36 +95,55 @@ class RunFolder:
         self.steps = path / "steps.jsonl"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes out; freed by the system when this one ends, however it does."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with locked(self.path / ".lock", self._busy):
-                yield
-        except OSError as error:
-            if error.filename not in (str(self.path), str(self.path / ".lock")):
-                raise
-            raise UserError(
-                f"{self.path}: cannot be written ({error.strerror}); choose another --out"
-            ) from error
+    def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Keep other processes out; freed by the system when this one ends, however it does.
 
-    def _busy(self) -> None:
-        raise UserError(
-            f"{self.path}: another process is working on this run; wait for it, or choose "
-            "another --out"
-        )
+        waiting: called once if another process is at work here, before waiting for it; may raise.
+        """
+        with ExitStack() as held:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UserError(
+                    f"{self.path}: cannot be written ({error.strerror}); choose another --out"
+                ) from error
+            try:
+                held.enter_context(locked(self.path / ".lock", waiting))
+            except OSError as error:
+                raise UserError(
+                    f"{self.path}: cannot be locked ({error.strerror}); choose an --out on another "
+                    "file system"
+                ) from error
+            yield
 
     def config(self) -> Config | None:
         """What config.yaml says, None if it is not there."""
-        return read_config(self.path) if (self.path / "config.yaml").exists() else None
+        try:
+            return read_config(self.path)
+        except MissingError:
+            return None
 
-    def summary(self) -> Summary | None:
-        """What summary.json says, None if it is not there."""
-        return read_summary(self.path) if (self.path / "summary.json").exists() else None
+    def finished(self, tasks: int) -> Summary | None:
+        """What summary.json says of a run that came to its end, None for any other.
+
+        A run that says so and has not all its accuracies is damaged; its checkpoint, which has
+        them, makes it one that can be finished again.
+        """
+        try:
+            return read_finished(self.path, tasks)
+        except UserError:
+            if self.has_checkpoint:
+                return None
+            raise
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from."""
+        return os.path.lexists(self.checkpoint / "state.json")
 
     def summary_as_written(self) -> dict[str, Any]:
         """All of summary.json, for programs."""
-        content: dict[str, Any] = json.loads((self.path / "summary.json").read_text("utf-8"))
+        content: dict[str, Any] = from_json(read_text(self.path / "summary.json"))
         return content
 
     def write_config(self, config: Config) -> None:
@@ -164,9 +190,19 @@ class RunFolder:
         file.add(json.dumps(without_nan(line)))
 
     def truncate_log(self, size: int) -> None:
-        """Forget what was logged after the log had this size."""
-        if self.steps.exists():
-            os.truncate(self.steps, min(size, self.steps.stat().st_size))
+        """Forget what was logged after the log had this size, and a line that was cut off."""
+        try:
+            if self.steps.is_symlink():  # none of ours: it may lead anywhere
+                raise Unreadable("is a link")
+            require_file(self.steps)
+            whole = self.steps.read_bytes().rfind(b"\n", 0, size) + 1
+            os.truncate(self.steps, whole)
+        except FileNotFoundError:
+            return
+        except Unreadable as error:
+            raise UserError(f"{self.steps}: {error}; move it away") from None
+        except OSError as error:
+            raise self.unwritable("steps.jsonl", error) from error
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> dict[str, Any]:
         plain: dict[str, Any] = without_nan(content)

@@ -1,20 +1,30 @@
 """Run folders, read and checked file by file."""
 
-import json
 import math
+import os
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
+from peerlearn.documents import (
+    MOST_BYTES,
+    MOST_YAML_BYTES,
+    Unreadable,
+    from_json,
+    from_yaml,
+    read_text,
+    require_file,
+)
 from peerlearn.errors import UserError
+from peerlearn.metrics.matrix import AccuracyMatrix
+from peerlearn.metrics.table import MAIN, summarise
 from peerlearn.records.schema import (
     ACCURACY_SCHEMA,
-    DEEPEST,
     OLD_NAMES,
     SCHEMA,
     Accuracy,
@@ -28,6 +38,16 @@ from peerlearn.records.schema import (
 from peerlearn.settings import flatten
 
 R = TypeVar("R", bound=Record)
+LONGEST_FILES = {  # in bytes; far above what a run writes, and read within a second or two
+    "config.yaml": MOST_YAML_BYTES,
+    "summary.json": 1 << 24,
+    "accuracy.json": 1 << 25,
+    "environment.json": 1 << 20,
+}
+MOST_STEPS = 20_000  # lines of a log that are looked at, evenly spread over a longer one
+BRIEF = reprlib.Repr()
+BRIEF.maxstring = BRIEF.maxother = 60
+ROUNDING = 1e-9  # metrics closer than this are equal
 
 
 @dataclass(frozen=True)
@@ -78,7 +98,7 @@ class RunRecord:
     @property
     def matrix(self) -> Matrix:
         """The ensemble's accuracies."""
-        return tuple(tuple(a for a in row if a is not None) for row in self.accuracy.ensemble)
+        return self.accuracy.ensemble
 
     @property
     def accuracy_over_stream(self) -> list[float]:
@@ -101,12 +121,12 @@ def read_runs(roots: Path | Iterable[Path]) -> list[RunRecord]:
     roots = [roots] if isinstance(roots, Path) else list(roots)
     folders: set[Path] = set()
     for root in roots:
-        if not root.is_dir():
+        if not os.path.isdir(root):  # False also for what no system could name
             raise UserError(
                 f"{root}: no such folder; give the folder that `peerlearn run --out` wrote"
             )
         files = root.rglob("summary.json")  # a run that is just starting has none yet
-        found = {file.parent for file in files if file.resolve().parent.name.startswith("seed")}
+        found = {file.parent for file in files if _name(file.parent).startswith("seed")}
         if not found:
             raise UserError(
                 f"{root}: no runs in this folder; make some with `peerlearn run er er+ccldc "
@@ -117,21 +137,62 @@ def read_runs(roots: Path | Iterable[Path]) -> list[RunRecord]:
     return sorted(runs, key=lambda r: (r.data, r.memory, r.method, r.seed, r.folder))
 
 
+def _name(folder: Path) -> str:
+    """The name of a folder, whatever link led to it."""
+    return os.path.basename(os.path.realpath(folder))
+
+
 def read_run(folder: Path) -> RunRecord:
     """The run that `folder` holds; one that has not finished may lack accuracies."""
     summary = read_summary(folder)
     done = summary.status == "done"
-    content = _content(folder / "accuracy.json", optional=not done)
-    accuracy = Accuracy()
-    if content:
-        _check_schema(folder / "accuracy.json", content, (ACCURACY_SCHEMA,))
-        accuracy = _checked(folder / "accuracy.json", Accuracy, content)
     return RunRecord(
         folder=folder,
         config=read_config(folder),
         summary=summary,
-        accuracy=accuracy,
+        accuracy=read_accuracy(folder, optional=not done),
         environment=_content(folder / "environment.json", optional=not done),
+    )
+
+
+def read_accuracy(folder: Path, *, optional: bool = False) -> Accuracy:
+    """What accuracy.json says; nothing for an optional one that is not there."""
+    path = folder / "accuracy.json"
+    content = _content(path, optional=optional)
+    if not content and optional:
+        return Accuracy()
+    _check_schema(path, content, (ACCURACY_SCHEMA,))
+    return checked(path, Accuracy, content)
+
+
+def read_finished(folder: Path, tasks: int) -> Summary | None:
+    """What summary.json says of a run that came to its end; None for any other.
+
+    That it did must also show in accuracy.json: all tasks, and the same metrics.
+    """
+    try:
+        summary = read_summary(folder)
+    except MissingError:
+        return None
+    if summary.status != "done":
+        return None
+    accuracy, path = read_accuracy(folder), folder / "accuracy.json"
+    if len(accuracy.ensemble) != tasks:
+        raise damaged(path, f"{len(accuracy.ensemble)} of {tasks} tasks are there")
+    stated = [summary.metrics, *summary.peers, summary.ncm or {}]
+    matrices = [accuracy.ensemble, *filter(None, accuracy.peers), accuracy.ncm or ()]
+    if len(stated) != len(matrices) or not all(map(_agree, stated, matrices)):
+        raise damaged(path, "its accuracies are not those of summary.json")
+    return summary
+
+
+def _agree(metrics: Mapping[str, float | None], matrix: Matrix) -> bool:
+    """Whether the metrics of a matrix are these; None stands for NaN."""
+    computed = summarise(AccuracyMatrix(matrix))
+    known = {name: metrics.get(name) for name in computed if name in (*metrics, *MAIN)}
+    return bool(computed) == bool(metrics) and all(
+        math.isnan(computed[name]) if value is None else abs(computed[name] - value) < ROUNDING
+        for name, value in known.items()
     )
 
 
@@ -143,7 +204,7 @@ def read_summary(folder: Path) -> Summary:
     known = Summary.model_fields.keys() | {"schema", "variant"}
     metrics = {name: value for name, value in content.items() if name not in known}
     there = {name: value for name, value in content.items() if value is not None}
-    return _checked(path, Summary, {**there, "metrics": metrics})
+    return checked(path, Summary, {**there, "metrics": metrics})
 
 
 def read_config(folder: Path) -> Config:
@@ -153,13 +214,11 @@ def read_config(folder: Path) -> Config:
     _check_schema(path, content, (1, SCHEMA))
     settings = content.get("settings")
     if not isinstance(settings, dict):
-        raise _damaged(path, f"settings is {settings!r:.60}, not a mapping")
-    if _deeper_than(DEEPEST, settings):
-        raise _damaged(path, "a setting is nested too deeply")
+        raise damaged(path, f"settings is {_brief(settings)}, not a mapping")
     if content["schema"] == 1:
         content = _from_schema_1(content)
     content["settings"] = flatten(content["settings"])
-    return _checked(path, Config, content)
+    return checked(path, Config, content)
 
 
 def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
@@ -189,49 +248,74 @@ def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
 def _content(path: Path, *, optional: bool = False) -> dict[str, Any]:
     """The mapping in a JSON or YAML file; an empty one for an optional file that is not there."""
     try:
-        text = path.read_text(encoding="utf-8")
-        content = yaml.safe_load(text) if path.suffix == ".yaml" else json.loads(text)
-    except FileNotFoundError:
-        if optional:
+        text = _text(path, LONGEST_FILES[path.name], optional=optional)
+        if text is None:
             return {}
-        raise _damaged(path, "the file is missing") from None
-    except (ValueError, RecursionError, yaml.YAMLError):
-        raise _damaged(path, "the file is damaged") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; make it readable") from None
+        content = from_yaml(text) if path.suffix == ".yaml" else from_json(text)
+    except UnicodeDecodeError:
+        raise damaged(path, "the file is not text") from None
+    except Unreadable as error:
+        raise damaged(path, f"the file {error}") from None
     if not isinstance(content, dict):
-        raise _damaged(path, "the file holds no mapping")
+        raise damaged(path, "the file holds no mapping")
     return {str(name): value for name, value in content.items()}
+
+
+def _text(path: Path, most: int, *, optional: bool) -> str | None:
+    """What a file holds; None for an optional one that is not there."""
+    try:
+        require_file(path)
+        return read_text(path, most)
+    except (FileNotFoundError, NotADirectoryError):
+        if optional:
+            return None
+        raise MissingError(str(damaged(path, "the file is missing"))) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); make it readable") from None
 
 
 def _check_schema(path: Path, content: Mapping[str, Any], known: tuple[int, ...]) -> None:
     schema = content.get("schema")
     if isinstance(schema, int) and schema > max(known):
-        raise UserError(f"{path}: schema {schema} is newer than {max(known)}; update peerlearn")
+        newer = f"schema {_brief(schema)} is newer than {max(known)}"
+        raise UserError(f"{path}: {newer}; update peerlearn")
     if schema not in known:
-        raise _damaged(path, f"schema is {schema!r:.60}, not {max(known)}")
+        raise damaged(path, f"schema is {_brief(schema)}, not {max(known)}")
 
 
-def _checked(path: Path, model: type[R], content: Mapping[str, Any]) -> R:
+def checked(path: Path, model: type[R], content: object) -> R:
+    """What a file holds, once every value has been looked at."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        fault = error.errors()[0]
-        name = ".".join(str(part) for part in fault["loc"] if part != "metrics")
+        fault = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in fault["loc"] if part != "metrics") or "it"
         if fault["type"] == "value_error":
-            raise _damaged(path, str(fault["ctx"]["error"])) from None
+            raise damaged(path, str(fault["ctx"]["error"])) from None
         kinds = {"string": "a text", "int": "a whole number", "float": "a number"}
         kinds |= {"list": "a list", "dict": "a mapping", "model": "a mapping"}
-        want = kinds.get(fault["type"].partition("_")[0], "")
-        if fault["type"] == "literal_error":
-            want = f"one of {fault['ctx']['expected']}".replace("'", "").replace(" or ", ", ")
-        elif fault["type"].startswith("greater"):
-            want = "a whole number"
+        limits = {"greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}"}
+        limits |= {"too_long": "at most {max_length} parts", "too_short": "{min_length} parts"}
+        limits["literal_error"] = "one of {expected}"
+        want = kinds.get(fault["type"].partition("_")[0], "what it should be")
+        if fault["type"] in limits:
+            want = limits[fault["type"]].format(**fault["ctx"])
+            want = want.replace("'", "").replace(" or ", ", ")
         got = None if fault["type"] == "missing" else fault["input"]
-        raise _damaged(path, f"{name} is {got!r:.60}, not {want or 'what it should be'}") from None
+        raise damaged(path, f"{name:.80} is {_brief(got)}, not {want}") from None
 
 
-def _damaged(path: Path, what: str) -> UserError:
+def _brief(value: object) -> str:
+    """A value in a few characters, however large it is."""
+    return f"{BRIEF.repr(value):.60}"
+
+
+class MissingError(UserError):
+    """A file that a run must have is not there."""
+
+
+def damaged(path: Path, what: str) -> UserError:
+    """What to say of a file that cannot be taken."""
     return UserError(
         f"{path}: {what}; restore it, or delete {path.parent} "
         "and repeat its `peerlearn run` command"
@@ -240,25 +324,20 @@ def _damaged(path: Path, what: str) -> UserError:
 
 def _steps(path: Path, *, optional: bool) -> tuple[Step, ...]:
     try:
-        lines = path.read_bytes().splitlines()
-    except FileNotFoundError:
-        if optional:
-            return ()
-        raise _damaged(path, "the file is missing") from None
+        text = _text(path, MOST_BYTES, optional=optional) or ""
+    except UnicodeDecodeError as error:
+        raise _damaged_line(path, error.object.count(b"\n", 0, error.start)) from None
+    except Unreadable as error:
+        raise UserError(f"{path}: {error}; make it a plain file with fewer lines") from None
+    lines = text.split("\n")[:-1]  # the last may be half-written: the run was stopped there
     steps = []
-    for i, line in enumerate(lines):
+    for i in range(0, len(lines), 1 + len(lines) // MOST_STEPS):
         try:
-            steps.append(Step.model_validate_json(line))
-        except ValidationError:
-            if i < len(lines) - 1:  # the last line may be half-written: the run was stopped there
-                raise UserError(
-                    f"{path}: line {i + 1} is damaged; delete that line to report without it"
-                ) from None
+            steps.append(Step.model_validate(from_json(lines[i])))
+        except (Unreadable, ValidationError):
+            raise _damaged_line(path, i) from None
     return tuple(steps)
 
 
-def _deeper_than(limit: int, value: object) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return limit == 0 or any(_deeper_than(limit - 1, part) for part in inner)
+def _damaged_line(path: Path, place: int) -> UserError:
+    return UserError(f"{path}: line {place + 1} is damaged; delete that line to report without it")

@@ -4,11 +4,22 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    model_validator,
+)
 
 SCHEMA = 2  # of config.yaml and summary.json; 1, with flat settings, can still be read
 ACCURACY_SCHEMA = 1  # accuracy.json has not changed since
-DEEPEST = 4  # settings within settings; also keeps aliases in a doctored file from exploding
+MOST_TASKS = 500  # rows of a matrix
+MOST_CLASSES = 100_000
+MOST_NAMES = 1000  # of metrics, settings, losses
+LARGEST = 1e100  # beyond all that is measured, and its square is still a number
 
 Status = Literal["running", "done", "failed"]
 Matrix = tuple[tuple[float, ...], ...]  # row i: accuracies on tasks 0 to i after task i
@@ -35,8 +46,32 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-Number = Annotated[float | None, BeforeValidator(_finite)]
-Count = Annotated[int, Field(ge=0)]
+def _few(values: Any) -> Any:
+    """Refuse a mapping that nobody would read, before each part of it is looked at."""
+    if isinstance(values, dict) and len(values) > MOST_NAMES:
+        raise ValueError(f"there are over {MOST_NAMES} names in a mapping")
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """A setting as our own files have it; YAML knows dates, sets and bytes as well."""
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: _plain(part) for name, part in value.items()}
+    if not isinstance(value, str | int | float | None):
+        kind = type(value).__name__
+        raise ValueError(f"a setting is a {kind}, not a text, a number, a truth or a list")
+    return _finite(value)
+
+
+Number = Annotated[
+    Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None, BeforeValidator(_finite)
+]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Numbers = Annotated[dict[str, Number], BeforeValidator(_few)]
+Texts = Annotated[dict[str, str], BeforeValidator(_few)]
+Values = Annotated[dict[str, Annotated[Any, AfterValidator(_plain)]], BeforeValidator(_few)]
 
 
 class Record(BaseModel):
@@ -50,18 +85,20 @@ class Config(Record):
 
     variant: the settings that differ from the preset, by their short names; they name the folder.
     settings: all of them, by dotted names. origins: where each value comes from.
-    fingerprint: tells one state of the data from another. plugins: whose code took part.
+    fingerprint: tells one state of the data from another, by every pixel. old_fingerprint: what
+    earlier versions had instead, without pixels. plugins: whose code took part.
     """
 
     data: str
     method: str
     memory: Count
     seed: Count
-    variant: dict[str, Any] = {}
-    settings: dict[str, Any]
-    origins: dict[str, str] = {}
+    variant: Values = {}
+    settings: Values
+    origins: Texts = {}
     fingerprint: str = ""
-    plugins: dict[str, str] = {}
+    old_fingerprint: str = ""
+    plugins: Texts = {}
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -86,8 +123,12 @@ class Cost(Record):
         if isinstance(values, dict) and isinstance(values.get("kept_bytes"), dict):
             kept = values["kept_bytes"].values()
             whole = all(isinstance(n, int | float) and not isinstance(n, bool) for n in kept)
-            return {**values, "kept_bytes": float(sum(kept)) if whole else "not numbers"}
+            return {**values, "kept_bytes": sum(map(float, kept)) if whole else "not numbers"}
         return values
+
+
+_Row = Annotated[list[Count], Field(max_length=MOST_CLASSES, fail_fast=True)]
+Counts = Annotated[list[_Row], Field(max_length=MOST_TASKS, fail_fast=True)]
 
 
 class Summary(Record):
@@ -98,35 +139,48 @@ class Summary(Record):
     method: str
     memory: Count
     seed: Count
-    metrics: dict[str, Number] = {}  # of the ensemble, by name
-    peers: list[dict[str, Number]] = []
-    ncm: dict[str, Number] | None = None
+    metrics: Numbers = {}  # of the ensemble, by name
+    peers: Annotated[list[Numbers], Field(max_length=MOST_NAMES, fail_fast=True)] = []
+    ncm: Numbers | None = None
     cost: Cost = Cost()
-    memory_classes: list[list[Count]] = []  # images kept of each class, after each task
+    memory_classes: Counts = []  # images kept of each class, after each task
 
 
-def _triangle(rows: list[list[float | None]]) -> Matrix:
+def _triangle(rows: Any) -> Matrix:
+    square = isinstance(rows, list | tuple) and len(rows) <= MOST_TASKS
+    if not square or not all(isinstance(row, list | tuple) for row in rows):
+        raise ValueError(f"an accuracy matrix is no list of at most {MOST_TASKS} rows")
     matrix = []
     for i, row in enumerate(rows):
-        known = [a for a in row[: i + 1] if a is not None]
-        if len(known) != i + 1 or any(a is not None for a in row[i + 1 :]):
+        known = row[: i + 1]
+        whole = len(known) == i + 1 and all(type(a) in (int, float) for a in known)
+        if not whole or any(a is not None for a in row[i + 1 :]):
             raise ValueError(f"row {i} of an accuracy matrix needs {i + 1} numbers, then nulls")
         if not all(0 <= a <= 1 for a in known):
             raise ValueError(f"row {i} of an accuracy matrix is not between 0 and 1")
-        matrix.append(tuple(known))
+        matrix.append(tuple(map(float, known)))
     return tuple(matrix)
 
 
-Triangle = Annotated[list[list[Number]], AfterValidator(_triangle)]
+Triangle = Annotated[Matrix, PlainValidator(_triangle)]
+Triangles = Annotated[list[Triangle], Field(max_length=MOST_NAMES, fail_fast=True)]
 
 
-class Accuracy(Record):
-    """accuracy.json: the matrices; rows: after task i, columns: on task j."""
+class Matrices(Record):
+    """The accuracy matrices of a run; rows: after task i, columns: on task j."""
 
-    class_names: list[str] = []
-    classes_per_task: Annotated[int, Field(ge=1)] = 1
-    ensemble: Triangle = []
-    peers: list[Triangle] = []
+    ensemble: Triangle
+    peers: Triangles
+    ncm: Triangle | None
+
+
+class Accuracy(Matrices):
+    """accuracy.json: the matrices, and what the tasks hold."""
+
+    class_names: Annotated[list[str], Field(max_length=MOST_CLASSES, fail_fast=True)] = []
+    classes_per_task: Annotated[int, Field(ge=1, le=MOST_CLASSES)] = 1
+    ensemble: Triangle = ()
+    peers: Triangles = []
     ncm: Triangle | None = None
 
 
@@ -134,7 +188,23 @@ class Step(Record):
     """A line of steps.jsonl: a logged step, its losses by name."""
 
     batch: Count
-    losses: dict[str, Number]
+    losses: Numbers
+
+
+_Seconds = Annotated[float, Field(ge=0, le=LARGEST)]
+
+
+class Saved(Record):
+    """What a run keeps with its checkpoint.
+
+    seconds: of training and of evaluation. log_bytes: of steps.jsonl at that moment.
+    """
+
+    scores: Matrices
+    memory_classes: Counts
+    seconds: Annotated[list[_Seconds], Field(min_length=2, max_length=2)]
+    peak: Count
+    log_bytes: Count
 
 
 def without_nan(value: Any) -> Any:

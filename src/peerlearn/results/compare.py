@@ -66,7 +66,8 @@ def _group(data: str, memory: int, runs: Sequence[RunRecord]) -> Group:
     shared = _shared([run.config.variant for run in runs])
     collected: dict[tuple[str, str], list[RunRecord]] = {}
     usual = _usual(runs)
-    facts = {run.folder: {**usual[run.method], **facts_of(run)} for run in runs}
+    state = _states(runs)
+    facts = {run.folder: {**usual[run.method], **facts_of(run), **state(run)} for run in runs}
     for run in runs:
         collected.setdefault((run.method, _key(facts[run.folder])), []).append(run)
     series = [Series(_once(some), facts[some[0].folder]) for some in collected.values()]
@@ -76,6 +77,19 @@ def _group(data: str, memory: int, runs: Sequence[RunRecord]) -> Group:
     best = {name: _best(name, whole) for name in MAIN}
     marked = {name: labels for name, labels in best.items() if labels}
     return Group(data, memory, whole, shared, marked)
+
+
+def _states(runs: Sequence[RunRecord]) -> Callable[[RunRecord], dict[str, str]]:
+    """The state of the data of each run; earlier versions did not look at pixels.
+
+    Theirs is taken for the one of today that has the same labels, if there is just one.
+    """
+    today: dict[str, set[str]] = {}
+    for config in (run.config for run in runs):
+        if config.old_fingerprint:
+            today.setdefault(config.old_fingerprint, set()).add(config.fingerprint)
+    known = {old: new.pop() for old, new in today.items() if len(new) == 1}
+    return lambda run: {"fingerprint": known.get(run.config.fingerprint, run.config.fingerprint)}
 
 
 def _usual(runs: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from peerlearn.records.schema import Cost
 from peerlearn.results.compare import BEST, compare
 from peerlearn.results.series import Gain, Group, Series
 from peerlearn.results.statistics import Paired
-from peerlearn.units import duration
+from peerlearn.units import duration, printable
 
 STYLES = ("text", "markdown", "latex", "csv", "json")
 NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
@@ -23,7 +23,7 @@ NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 
 def legend(groups: Sequence[Group]) -> list[str]:
     """How to read a table, a sentence per line."""
-    shared = [f"{_plain(group.name)}: the same for all." for group in groups if group.shared]
+    shared = [f"{printable(group.name)}: the same for all." for group in groups if group.shared]
     metrics = [METRICS[name] for name in MAIN]
     good = {m.direction: [o.name for o in metrics if o.direction == m.direction] for m in metrics}
     return [
@@ -143,9 +143,9 @@ def size(number: float) -> str:
 
 
 COLUMNS = (
-    Column("data", lambda row: _plain(row.group.data), words=True),
+    Column("data", lambda row: printable(row.group.data), words=True),
     Column("memory", lambda row: str(row.group.memory)),
-    Column("method", lambda row: _plain(row.series.name), words=True),
+    Column("method", lambda row: printable(row.series.name), words=True),
     Column("n", lambda row: str(len(row.series.done))),
     *map(_metric_column, MAIN),
     Column("gain", _show_gain),
@@ -154,7 +154,7 @@ COLUMNS = (
     _cost_column("training", "train_seconds", duration),
     _cost_column("peak", "peak_bytes", size),
     _cost_column("kept", "kept_bytes", size),
-    Column("note", lambda row: _plain(row.series.note), words=True),
+    Column("note", lambda row: printable(row.series.note), words=True),
 )
 
 
@@ -181,11 +181,6 @@ def _layout(groups: Sequence[Group]) -> Layout:
 
 def _cells(columns: Sequence[Column], row: Row) -> list[Cell]:
     return [Cell(c.show(row) or ("" if c.words else NOTHING), c.best(row)) for c in columns]
-
-
-def _plain(name: str) -> str:
-    """A name from a file without what could steer a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def _text(groups: Sequence[Group]) -> str:
@@ -304,4 +299,5 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
         for head, values in named.items()
         for part, key in PARTS.items()
     }
-    return {**record, **flat, **cost}
+    row = {**record, **flat, **cost}
+    return {name: printable(v) if isinstance(v, str) else v for name, v in row.items()}
