@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from peerlearn.data import DATASETS, Archive, get
+from peerlearn.data import DATASETS, Archive, download, get
 from peerlearn.data.sources import Cifar10, TinyImageNet
 from peerlearn.errors import UserError
 
@@ -205,7 +205,7 @@ def test_a_zip_that_would_write_elsewhere_is_refused(
     tmp_path: Path, publish: Publish, name: str
 ) -> None:
     publish(a_zip(f"{FOLDER}/a", name))
-    with pytest.raises(UserError, match="would leave the folder; delete the file"):
+    with pytest.raises(UserError, match="would leave the folder; delete the archive"):
         get("cifar10", tmp_path / "in")
     assert names_in(tmp_path) == ["in"]
     assert names_in(tmp_path / "in") == []
@@ -213,10 +213,77 @@ def test_a_zip_that_would_write_elsewhere_is_refused(
 
 def test_a_tar_that_would_write_elsewhere_is_refused(tmp_path: Path, publish: Publish) -> None:
     publish(a_tar((f"{FOLDER}/a", "../evil")))
-    with pytest.raises(UserError, match=r"'\.\./evil' would be extracted to .*; delete the file"):
+    with pytest.raises(UserError, match=r"'\.\./evil' would leave the folder; delete the archive"):
         get("cifar10", tmp_path / "in")
     assert names_in(tmp_path) == ["in"]
     assert names_in(tmp_path / "in") == []
+
+
+LINKS = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE)
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_a_tar_with_links_devices_or_pipes_is_refused(
+    tmp_path: Path, publish: Publish, kind: bytes
+) -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as tar:
+        info = tarfile.TarInfo(f"{FOLDER}/odd\nname")
+        info.type, info.linkname = kind, "test_batch"
+        tar.addfile(info)
+    publish(file.getvalue())
+    with pytest.raises(UserError, match=r"odd\\nname' is no file; delete the archive") as error:
+        get("cifar10", tmp_path)
+    assert str(error.value).isprintable()
+    assert names_in(tmp_path) == []
+
+
+def bombs() -> dict[str, bytes]:
+    """A million bytes, packed into a thousand."""
+    tar, packed = io.BytesIO(), io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w:gz") as archive:
+        info = tarfile.TarInfo(f"{FOLDER}/a")
+        info.size = 10**6
+        archive.addfile(info, io.BytesIO(bytes(info.size)))
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(f"{FOLDER}/a", bytes(10**6))
+    return {"tar": tar.getvalue(), "zip": packed.getvalue()}
+
+
+@pytest.mark.parametrize("kind", bombs())
+def test_an_archive_that_grows_beyond_all_measure_is_refused(
+    tmp_path: Path, publish: Publish, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    publish(bombs()[kind])
+    assert names_in(get("cifar10", tmp_path / "small")) == ["a"]
+    monkeypatch.setattr(download, "SMALL", 1000)
+    with pytest.raises(UserError, match="larger than the disk, or 100 times as large as packed"):
+        get("cifar10", tmp_path / "large")
+    assert names_in(tmp_path / "large") == []
+
+
+@pytest.mark.parametrize("kind", bombs())
+def test_an_archive_for_which_there_is_no_room_is_refused(
+    tmp_path: Path, publish: Publish, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    publish(bombs()[kind])
+    usage = type("Usage", (), {"free": 5})
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(UserError, match=r"unpacked it is larger than the disk.*; make room"):
+        get("cifar10", tmp_path)
+    assert names_in(tmp_path) == []
+
+
+def test_a_zip_with_a_password_or_an_unknown_way_of_packing_is_refused(
+    tmp_path: Path, publish: Publish
+) -> None:
+    whole = a_zip(f"{FOLDER}/a")
+    entry = whole.index(b"PK\1\2")
+    for at, value in ((entry + 8, 1), (entry + 10, 99)):  # flags, method
+        publish(whole[:at] + bytes([value]) + whole[at + 1 :])
+        with pytest.raises(UserError, match=r"truncated or damaged \(\w+\); get it again"):
+            get("cifar10", tmp_path)
+    assert names_in(tmp_path) == []
 
 
 def test_an_archive_of_something_else_is_refused(tmp_path: Path, publish: Publish) -> None:

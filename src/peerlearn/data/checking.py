@@ -11,6 +11,7 @@ from peerlearn.data.images import ImageSet
 from peerlearn.data.places import Progress
 from peerlearn.data.sources import known, load, where
 from peerlearn.errors import UserError
+from peerlearn.storage import user_path
 
 
 class Report(NamedTuple):
@@ -22,17 +23,20 @@ class Report(NamedTuple):
     class_names: tuple[str, ...]
     train: tuple[int, ...]  # images per class
     test: tuple[int, ...]
+    notes: tuple[str, ...] = ()  # what was decided while reading it
 
     def __str__(self) -> str:
         height, width = self.size
-        return (
-            f"{self.name}: whole\n"
-            f"place    {self.place}\n"
-            f"classes  {len(self.class_names)}\n"
-            f"images   {height} x {width} pixels\n"
-            f"train    {_counts(self.train)}\n"
-            f"test     {_counts(self.test)}"
+        lines = (
+            f"{self.name}: whole",
+            f"place    {self.place}",
+            f"classes  {len(self.class_names)}",
+            f"images   {width} x {height} pixels",
+            f"train    {_counts(self.train)}",
+            f"test     {_counts(self.test)}",
+            *(f"note     {note}" for note in self.notes),
         )
+        return "\n".join(lines)
 
 
 def check(
@@ -57,7 +61,7 @@ def check(
     """
     dataset = load(data, root, size=size, progress=progress)
     named = str(data) in DATASETS
-    place = where(str(data), root) if named else Path(data).expanduser()
+    place = where(str(data), root) if named else user_path(data)
     source = known(dataset.name) if dataset.name in DATASETS else None
     if source and (named or source.is_at(place)):
         _compare(place, dataset.name, "training", len(dataset.train), source.train)
@@ -70,6 +74,7 @@ def check(
         dataset.train.class_names,
         _per_class(dataset.train),
         _per_class(dataset.test),
+        dataset.notes,
     )
 
 

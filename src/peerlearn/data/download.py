@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import http.client
+import lzma
 import shutil
 import ssl
 import tarfile
@@ -30,7 +31,12 @@ _NETWORK = (
     ConnectionError,
     TimeoutError,
 )
-_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
+_DAMAGE = (
+    *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError),
+    *(RuntimeError, ValueError, OverflowError),  # a password, a way of packing, a number, a time
+)
+MAX_RATIO = 100  # images hardly shrink: what grows more is no data set ...
+SMALL = 1 << 27  # bytes ... unless it is small
 
 
 def get(
@@ -122,26 +128,40 @@ def _install(file: Path, folder: Path) -> None:
 
 
 def _unpack(file: Path, into: Path) -> None:
+    """Unpack files and folders, after a look at the name and the length of each."""
+    free = shutil.disk_usage(into).free
+    room = min(free, max(SMALL, MAX_RATIO * file.stat().st_size))
     try:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as packed:
-                for name in packed.namelist():
-                    if not _stays_inside(name):
-                        raise UserError(f"{file}: {name!r} would leave the folder; delete the file")
-                packed.extractall(into)
+                for entry in packed.infolist():
+                    room = _less(room, entry.file_size, file, entry.filename)
+                    packed.extract(entry, into)
         else:
             with tarfile.open(file) as tar:
-                tar.extractall(into, filter="data")
-    except tarfile.FilterError as error:
-        raise UserError(f"{file}: {error}; delete the file") from error
+                for member in tar:
+                    if not member.isfile() and not member.isdir():
+                        raise UserError(f"{file}: {member.name!r} is no file; delete the archive")
+                    room = _less(room, member.size, file, member.name)
+                    tar.extract(member, into, filter="data")
+    except UserError:
+        raise
     except _DAMAGE as error:
         kind = type(error).__name__
         raise UserError(f"{file}: truncated or damaged ({kind}); get it again") from error
 
 
-def _stays_inside(name: str) -> bool:
+def _less(room: int, length: int, file: Path, name: str) -> int:
+    """Return the bytes that are left after unpacking a file; refuse one that must not be."""
     path = PurePosixPath(name.replace("\\", "/"))
-    return not path.is_absolute() and not any(part == ".." or ":" in part for part in path.parts)
+    if path.is_absolute() or any(part == ".." or ":" in part for part in path.parts):
+        raise UserError(f"{file}: {name!r} would leave the folder; delete the archive")
+    if length > room:
+        raise UserError(
+            f"{file}: unpacked it is larger than the disk, or {MAX_RATIO} times as large as "
+            "packed; make room, or delete it if it should not be"
+        )
+    return room - length
 
 
 @contextmanager

@@ -1,21 +1,23 @@
 """Image sets from folders: Tiny-ImageNet, ImageNet-100 and your own."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import torch
 
-from peerlearn.data.cache import cached_images, content_key
-from peerlearn.data.decode import DECODER, SUFFIXES, decode
+from peerlearn.data.cache import cached_images, cached_text, content_key
+from peerlearn.data.decode import DECODER, MIXED, SUFFIXES, decode, image_sizes, size_note
 from peerlearn.data.images import Dataset, ImageSet
-from peerlearn.data.places import Progress, imagenet100_classes
+from peerlearn.data.places import Progress, imagenet100_classes, legible
 from peerlearn.errors import UserError
 
 TINY = "tiny-imagenet-200"
 TINY_AGAIN = f"delete {TINY} and run peerlearn data get tiny"
 HELD_OUT = 5  # one image in five is for testing where there is no test part
+MAX_SIZE = 4096  # pixels
+PARTS = frozenset({"train", "training", "test", "testing", "val", "valid", "validation"})
 
 Files = list[list[Path]]  # by class
 
@@ -28,7 +30,7 @@ def tiny_imagenet(folder: str | PathLike[str], progress: Progress | None = None)
     """
     folder = Path(folder)
     root = folder / TINY if (folder / TINY).is_dir() else folder
-    wnids = _lines(root / "wnids.txt")
+    wnids = _wnids(root / "wnids.txt")
     words = dict(line.split("\t", 1) for line in _lines(root / "words.txt") if "\t" in line)
     train = [_images(root / "train" / wnid, TINY_AGAIN) for wnid in wnids]
     names = [words.get(wnid, wnid).split(",")[0] for wnid in wnids]
@@ -55,23 +57,33 @@ def image_folder(
 
     Classes are the folders, sorted by name. Without a test part, every fifth image of a class by
     sorted name is for testing; of a class with fewer than five, the last. Images become
-    (3, size, size); without `size` they keep theirs if all agree, else size is 64.
+    (3, size, size); without `size` they keep theirs if all agree, else size is 64. What was
+    decided, and what was left out, is said in the `notes` of the data set.
+
+    Grey and palette images get three channels, 16 bits become 8, transparency is left out, and of
+    several frames the first is taken.
     """
     root = Path(folder)
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; name one that holds a folder of images per class")
-    if size is not None and size < 1:
-        raise UserError(f"{root}: size must be at least 1, not {size}; leave it out to keep theirs")
+    if size is not None and not 1 <= size <= MAX_SIZE:
+        raise UserError(
+            f"{root}: size must be from 1 to {MAX_SIZE}, not {size}; leave it out to keep theirs"
+        )
     has_train = (root / "train").is_dir()
     base = root / "train" if has_train else root
+    held_out = next((p for p in (root / "test", root / "val") if p.is_dir()), None)
     names = _class_folders(base)
     files = [_images(base / name, "add some or remove the folder") for name in names]
-    held_out = next((p for p in (root / "test", root / "val") if p.is_dir()), None)
     if has_train and held_out:
-        train, test = files, _test_part(held_out, names)
+        train, test, notes = files, _test_part(held_out, names), []
     else:
         train, test = _split(files)
-    return _dataset(root.resolve().name, root, names, train, test, size, progress)
+        counts = f"{sum(map(len, test))} of {sum(map(len, files))}"
+        notes = [f"no test/ folder: every fifth image of a class is for testing ({counts})"]
+    parts = [part for part in (base, held_out) if part] if has_train else [root]
+    notes += _not_used(root, parts, {path for of_class in (*train, *test) for path in of_class})
+    return _dataset(root.resolve().name, root, names, train, test, size, progress, notes)
 
 
 def _dataset(
@@ -82,18 +94,36 @@ def _dataset(
     test: Files,
     size: int | None,
     progress: Progress | None,
+    notes: Sequence[str] = (),
 ) -> Dataset:
     files = [path for of_class in (*train, *test) for path in of_class]
     key = content_key(root, files, f"{DECODER}, size {size}")
     x = cached_images(key, len(files), lambda: decode(files, size, progress))
+    if size is None and x.shape[2:] == (MIXED, MIXED):  # theirs, or what became of mixed ones
+        shown = [_shown(path.relative_to(root)) for path in files]
+        notes = [
+            cached_text(f"{key}.sizes", lambda: size_note(shown, image_sizes(files))),
+            *notes,
+        ]
     cut, classes = sum(map(len, train)), tuple(names)
 
     def labels(part: Files) -> torch.Tensor:
         return torch.arange(len(part)).repeat_interleave(torch.tensor([len(p) for p in part]))
 
     return Dataset(
-        ImageSet(x[:cut], labels(train), classes), ImageSet(x[cut:], labels(test), classes), name
+        ImageSet(x[:cut], labels(train), classes),
+        ImageSet(x[cut:], labels(test), classes),
+        name,
+        tuple(note for note in notes if note),
     )
+
+
+def _wnids(path: Path) -> list[str]:
+    wnids = _lines(path)
+    for number, wnid in enumerate(wnids, 1):
+        if PurePath(wnid).parts != (wnid,) or wnid == ".." or wnid in wnids[: number - 1]:
+            raise UserError(f"{path}: line {number} names no class of its own; {TINY_AGAIN}")
+    return wnids
 
 
 def _tiny_test(root: Path, wnids: Sequence[str]) -> Files:
@@ -111,11 +141,26 @@ def _tiny_test(root: Path, wnids: Sequence[str]) -> Files:
     return files
 
 
+def _class_folders(root: Path) -> list[str]:
+    names = _folders(root)
+    for name in names:
+        if not name.isprintable():
+            raise UserError(f"{root / name}: no name that can be printed; rename the folder")
+        if name.lower() in PARTS and root.name != "train":
+            raise UserError(
+                f"{root / name}: a part, not a class; call the parts {root}/train and {root}/test, "
+                "with a folder per class in each"
+            )
+    if len(names) < 2:
+        found = f"one folder, {names[0]}, is one class" if names else "no folders, so no images"
+        raise UserError(f"{root}: {found}; put the images of each class into a folder of its own")
+    return names
+
+
 def _test_part(root: Path, names: Sequence[str]) -> Files:
-    strange = sorted(set(_class_folders(root)) - set(names))
-    if strange:
+    for strange in sorted({*_folders(root)} - {*names}):
         raise UserError(
-            f"{root / strange[0]}: this class has no training images; add some or remove the folder"
+            f"{root / strange}: this class has no training images; add some or remove the folder"
         )
     return [_images(root / name, "every class needs test images; add some") for name in names]
 
@@ -131,25 +176,51 @@ def _split(files: Files) -> tuple[Files, Files]:
     return train, test
 
 
-def _class_folders(root: Path) -> list[str]:
-    names = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] not in "._")
-    if len(names) < 2:
-        found = f"one folder, {names[0]}, is one class" if names else "no folders, so no images"
-        raise UserError(f"{root}: {found}; put the images of each class into a folder of its own")
-    return names
+def _not_used(root: Path, parts: Sequence[Path], used: Collection[Path]) -> list[str]:
+    """Say which files were left out: of other kinds, outside a class, or in other folders."""
+    others = {root / name for name in _folders(root)} if root not in parts else set()
+    inside = {Path(path) for part in parts for path in _walk(part)}
+    left = sorted((others - {*parts}) | inside.difference(used))
+    more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    return [f"not used: {_shown(path.relative_to(root))}{more}" for path in left[:1]]
+
+
+def _folders(root: Path) -> list[str]:
+    with legible():
+        return sorted(p.name for p in root.iterdir() if p.is_dir() and not _hidden(p.name))
 
 
 def _images(folder: Path, remedy: str) -> list[Path]:
     """Return the image files at any depth, sorted by name."""
-    found = [
-        os.path.join(place, name)
-        for place, _, names in os.walk(folder)
-        for name in names
-        if os.path.splitext(name)[1].lower() in SUFFIXES and name[0] != "."
-    ]
+    there = list(_walk(folder)) if folder.is_dir() else []
+    found = [path for path in there if os.path.splitext(path)[1].lower() in SUFFIXES]
     if not found:
-        raise UserError(f"{folder}: no images here; {remedy}")
+        seen = f", only files like {_shown(Path(there[0]))}" if there else ""
+        raise UserError(f"{folder}: no images here{seen}; {remedy}")
     return [Path(path) for path in sorted(found)]
+
+
+def _walk(folder: str | Path) -> Iterator[str]:
+    """Yield all files at any depth but those that systems hide; no folder that is a link."""
+    waiting = [str(folder)]
+    while waiting:
+        with legible(), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if _hidden(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    yield entry.path
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "__")) or name.lower() in ("thumbs.db", "desktop.ini")
+
+
+def _shown(path: PurePath) -> str:
+    text = path.as_posix()
+    return text if text.isprintable() else repr(text)
 
 
 def _lines(path: Path) -> list[str]:

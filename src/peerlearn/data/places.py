@@ -4,9 +4,13 @@ Imports neither torch nor numpy.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+
+from peerlearn.errors import UserError
+from peerlearn.storage import user_path
 
 Progress = Callable[[int, int], None]  # done, all; images or bytes
 SHEET = Path(__file__).parent / "mini.webp"
@@ -14,16 +18,15 @@ SHEET = Path(__file__).parent / "mini.webp"
 
 def cache_folder() -> Path:
     """Return where files are kept for later: $PEERLEARN_CACHE, else ~/.cache/peerlearn."""
-    chosen = os.environ.get("PEERLEARN_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "peerlearn"
+    return user_path(os.environ.get("PEERLEARN_CACHE") or "~/.cache/peerlearn")
 
 
 def places(root: str | PathLike[str] | None = None) -> list[Path]:
     """Return the folders in which named data sets are looked for, in order."""
     if root is not None:
-        return [Path(root).expanduser()]
+        return [user_path(root)]
     chosen = os.environ.get("PEERLEARN_DATA")
-    first = [Path(chosen).expanduser()] if chosen else []
+    first = [user_path(chosen)] if chosen else []
     return [*first, Path("data"), cache_folder() / "data"]
 
 
@@ -31,6 +34,18 @@ def target(root: str | PathLike[str] | None = None) -> Path:
     """Return the folder into which data sets are downloaded."""
     usual = places(root)
     return usual[0] if usual[0] != Path("data") else usual[-1]
+
+
+@contextmanager
+def legible() -> Iterator[None]:
+    """Say in one line what cannot be read: a name too long, a folder of somebody else's."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{error.filename}: cannot be read ({error.strerror}); "
+            "make it readable or name another folder"
+        ) from error
 
 
 def imagenet100_classes() -> list[str]:

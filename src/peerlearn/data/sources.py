@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from typing_extensions import override
 
 from peerlearn.data import DATASETS
-from peerlearn.data.places import SHEET, Progress, imagenet100_classes, places, target
+from peerlearn.data.places import SHEET, Progress, imagenet100_classes, legible, places, target
 from peerlearn.errors import UserError
+from peerlearn.storage import user_path
 
 if TYPE_CHECKING:
     from peerlearn.data.images import Dataset
@@ -269,16 +270,19 @@ def load(
     >>> load("mini").train.num_classes
     10
     """
-    if str(data) not in DATASETS:
-        return _load_folder(Path(data).expanduser(), size, progress)
-    if size is not None:
+    named = str(data) in DATASETS
+    if named and size is not None:
         raise UserError(f"{data}: images keep their size; leave out size {size}")
-    return _read(str(data), where(str(data), root), progress)
+    with legible():
+        if named:
+            return _read(str(data), where(str(data), root), progress)
+        return _load_folder(user_path(data), size, progress)
 
 
 def find(name: str, root: str | PathLike[str] | None = None) -> Path | None:
     """Return the folder (for `mini`, the file) of a named data set, or None if it is not there."""
-    return known(name).find(places(root))
+    with legible():
+        return known(name).find(places(root))
 
 
 def where(name: str, root: str | PathLike[str] | None = None) -> Path:
