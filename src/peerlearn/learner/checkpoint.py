@@ -8,17 +8,19 @@ moment leaves the old one whole.
 
 import hashlib
 import json
-import re
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load as deserialized
 from safetensors.torch import save as serialized
 from torch import Tensor
 
+from peerlearn.documents import Unreadable, from_json, read_text, require_file
 from peerlearn.errors import UserError
+from peerlearn.learner.validation import check_state
 from peerlearn.settings import flatten, settings_of
 from peerlearn.storage import flush_folder, replace_file, write_file
 
@@ -27,10 +29,8 @@ if TYPE_CHECKING:
 
 FORMAT = "peerlearn-checkpoint"
 SCHEMA = 2
-_KEYS = ("schema", "tensors", "sha256", "settings", "state", "extra")
+_KEYS = {"tensors": str, "sha256": str, "settings": dict, "state": dict}
 _TENSOR_FILES = ("tensors-0.safetensors", "tensors-1.safetensors")
-# what comes or grows with rows and steps: not there, or smaller, in a learner that was just built
-_GROWS = re.compile(r"memory\.|progress\.carry\.|peer\d+\.(optimizer|buffers)\.")
 
 
 def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
@@ -41,8 +41,9 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         spare, used = _TENSOR_FILES
-        if (folder / "state.json").exists() and _read_state(folder)["tensors"] == spare:
-            spare, used = used, spare
+        with suppress(UserError):  # there is none, or none that could be lost
+            if _read_state(folder)["tensors"] == spare:
+                spare, used = used, spare
         whole = learner.state_dict()
         tensors = {name: t for name, t in whole.items() if isinstance(t, Tensor)}
         content = serialized(_separate(tensors))
@@ -83,17 +84,17 @@ def load(learner: "OnlineLearner", folder: Path) -> Any:
 
     Returns what was kept with it.
     """
-    state = _read_state(folder)
+    state, tensors = _read(folder)
     _compare_settings(folder, state["settings"], settings(learner))
-    path = folder / state["tensors"]
-    if not path.exists() or _digest(path) != state["sha256"]:
+    whole = {**state["state"], **tensors}
+    try:
+        check_state(learner, whole)
+        learner.take_state(whole)
+    except UserError as error:
         raise UserError(
-            f"checkpoint {folder}: {path.name} is missing, cut short or damaged; "
-            "take an earlier copy of the folder"
-        )
-    tensors = load_file(path)
-    _compare_state(folder, learner.state_dict(), {**state["state"], **tensors})
-    learner.load_state_dict({**state["state"], **tensors})
+            f"checkpoint {folder}: {error}; build the learner with the network of the checkpoint, "
+            "or take an earlier copy of the folder"
+        ) from error
     return state["extra"]
 
 
@@ -115,32 +116,59 @@ def settings(learner: "OnlineLearner") -> dict[str, Any]:
     return plain
 
 
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What state.json says, and the tensors that it names."""
+    while True:
+        state = _read_state(folder)
+        path = folder / state["tensors"]
+        try:
+            require_file(path)
+            content = path.read_bytes()
+        except (OSError, Unreadable):
+            content = b""
+        if hashlib.sha256(content).hexdigest() == state["sha256"]:
+            break
+        if _read_state(folder) == state:
+            raise _damaged(folder, f"{path.name} is missing, cut short or damaged")
+        # a process that saves there has replaced both in the meantime: look again
+    try:
+        return state, deserialized(content)
+    except Exception as error:  # a doctored file may raise anything
+        raise _damaged(folder, f"{path.name} holds no tensors ({type(error).__name__})") from error
+
+
 def _read_state(folder: Path) -> dict[str, Any]:
     path = folder / "state.json"
-    if not path.exists():
+    try:
+        require_file(path)
+        state = from_json(read_text(path))
+    except FileNotFoundError:
         raise UserError(
             f"checkpoint {folder}: there is no state.json; name a folder that save() wrote"
-        )
-    try:
-        state = json.loads(path.read_text())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        ) from None
+    except OSError as error:
         raise UserError(
-            f"checkpoint {folder}: state.json is cut short or damaged ({error}); "
-            "take an earlier copy of the folder"
-        ) from error
+            f"checkpoint {folder}: cannot be read ({error.strerror}); name a folder of save()"
+        ) from None
+    except ValueError as error:
+        raise _damaged(folder, f"state.json is cut short or damaged ({error})") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise UserError(f"checkpoint {folder}: not written by Peerlearn; name a folder of save()")
     if state.get("schema") != SCHEMA:
         raise UserError(
-            f"checkpoint {folder}: has schema {state.get('schema')}, this version reads {SCHEMA}; "
-            "load it with the version that wrote it"
+            f"checkpoint {folder}: has schema {state.get('schema')!r:.40}, this version reads "
+            f"{SCHEMA}; load it with the version that wrote it"
         )
-    missing = [key for key in _KEYS if key not in state]
-    if missing:
-        raise UserError(f"checkpoint {folder}: state.json has no {missing[0]!r}; take another copy")
+    for key, kind in _KEYS.items():
+        if not isinstance(state.get(key), kind):
+            raise _damaged(folder, f"state.json has no {key!r} as it should be")
     if state["tensors"] not in _TENSOR_FILES:
-        raise UserError(f"checkpoint {folder}: state.json names a strange file of tensors")
-    return state
+        raise _damaged(folder, "state.json names a strange file of tensors")
+    return {"extra": None, **state}
+
+
+def _damaged(folder: Path, what: str) -> UserError:
+    return UserError(f"checkpoint {folder}: {what}; take an earlier copy of the folder")
 
 
 def _compare_settings(folder: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
@@ -153,28 +181,3 @@ def _compare_settings(folder: Path, theirs: dict[str, Any], ours: dict[str, Any]
             f"checkpoint {folder}: was written with other settings: {shown}. "
             "Build the learner with the settings of the checkpoint"
         )
-
-
-def _compare_state(folder: Path, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    wrong = None
-    for name in (key for key in {**ours, **theirs} if not _GROWS.match(key)):
-        own, found = _shape(ours, name), _shape(theirs, name)
-        if own != found:
-            wrong = f"{name} should be {own} and is {found}"
-            break
-    if wrong:
-        raise UserError(
-            f"checkpoint {folder}: {wrong}; build the learner with the network of the checkpoint"
-        )
-
-
-def _shape(state: dict[str, Any], name: str) -> str:
-    value = state.get(name)
-    if isinstance(value, Tensor):
-        return f"{value.dtype} {tuple(value.shape)}"
-    return "a value" if name in state else "nothing"
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -23,15 +23,16 @@ def checked_images(x: Array, expected: tuple[int, ...] | None) -> Tensor:
     if x.dtype != torch.uint8 and not x.is_floating_point():
         raise UserError(f"images: dtype must be uint8, or float in [0, 1]; got {_dtype(x)}")
     if x.ndim != 4:
+        hint = "grey images are x[:, None].repeat(1, 3, 1, 1)" if x.ndim == 3 else "reshape them"
+        if x.ndim == 3 and 3 in (x.shape[0], x.shape[2]):
+            hint = "a single image is x[None]"
         raise UserError(
-            f"images: shape must be (batch, 3, height, width), got {tuple(x.shape)}; "
-            "a single image is x[None]"
+            f"images: shape must be (batch, 3, height, width), got {tuple(x.shape)}; {hint}"
         )
     if x.shape[0] == 0:
         raise UserError("images: the batch is empty; leave out batches without images")
     if x.shape[1] != 3:
-        hint = "move the channels forward" if x.shape[3] == 3 else "repeat grey images three times"
-        raise UserError(f"images: need 3 channels, got shape {tuple(x.shape)}; {hint}")
+        raise UserError(f"images: need 3 channels, got shape {tuple(x.shape)}; {_channels(x)}")
     if expected is not None and tuple(x.shape[1:]) != expected:
         raise UserError(
             f"images: this learner's images have shape {expected}, got {tuple(x.shape[1:])}; "
@@ -54,11 +55,19 @@ def checked_images(x: Array, expected: tuple[int, ...] | None) -> Tensor:
 
 def checked_labels(y: Array, count: int, num_classes: int) -> Tensor:
     """Labels as (count,) int64, each from 0 to num_classes - 1."""
+    if isinstance(y, np.ndarray) and y.dtype.kind in "USO":
+        raise UserError(
+            f"labels: are {y.dtype}, not whole numbers; number the classes: "
+            "names, y = numpy.unique(labels, return_inverse=True)"
+        )
     y = _tensor(y, "labels")
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         raise UserError(f"labels: dtype must be of whole numbers, got {_dtype(y)}")
     if tuple(y.shape) != (count,):
-        raise UserError(f"labels: shape must be ({count},) to match images, got {tuple(y.shape)}")
+        hint = "; of one-hot rows take y.argmax(1)" if y.ndim == 2 and y.shape[0] == count else ""
+        raise UserError(
+            f"labels: shape must be ({count},) to match images, got {tuple(y.shape)}{hint}"
+        )
     y = y.long()
     low, high = int(y.min()), int(y.max())
     if low < 0:
@@ -79,7 +88,24 @@ def _tensor(value: Array, what: str) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(value))
         except (TypeError, ValueError) as error:
             raise UserError(f"{what}: dtype {value.dtype} is not supported; convert it") from error
-    raise UserError(f"{what}: need a torch tensor or numpy array, got {type(value).__name__}")
+    hint = "; take numpy.asarray(...)" if isinstance(value, list | tuple) else ""
+    raise UserError(
+        f"{what}: need a torch tensor or numpy array, got {type(value).__name__}{hint}"
+    )
+
+
+def _channels(x: Tensor) -> str:
+    """What to do with (B, ?, H, W) images whose second size is not 3."""
+    if x.shape[3] in (3, 4) and x.shape[1] not in (1, 4):
+        forward = "move the channels forward, x.permute(0, 3, 1, 2)"
+        return forward if x.shape[3] == 3 else f"{forward}, and drop alpha, x[:, :3]"
+    if x.shape[1] == 4:
+        return "drop the alpha channel, x[:, :3]"
+    if x.shape[1] == 1:
+        return "repeat grey images three times, x.repeat(1, 3, 1, 1)"
+    if x.shape[3] == 1:
+        return "repeat grey images three times, x.permute(0, 3, 1, 2).repeat(1, 3, 1, 1)"
+    return "choose three of them"
 
 
 def _dtype(x: Tensor) -> str:
@@ -91,8 +117,9 @@ def usable_device(device: str | torch.device, precision: str) -> torch.device:
     if precision not in get_args(Precision):
         raise UserError(f"precision must be fp32, bf16 or fp16, got {precision!r}")
     try:
-        found = torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
+        probe = torch.zeros((), device=device)
+        found, _ = probe.device, probe.item()  # not every device has values: "meta" has none
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); take cpu") from error
     if precision != "fp32" and found.type != "cuda":

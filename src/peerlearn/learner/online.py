@@ -1,7 +1,8 @@
 """OnlineLearner: peers that learn a stream together."""
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.peer.seeding import generator, private_randomness
 from peerlearn.settings import flatten, nest
+from peerlearn.storage import user_path
+
+_IMAGES = "memory.columns."
 
 
 class OnlineLearner:
@@ -112,6 +116,7 @@ class OnlineLearner:
         names = dict.fromkeys(edge.by for edge in c.edges)
         self.teachers = {name: teacher(name) for name in names}
         self._turns = Turns()  # a step and an answer never have the weights together
+        self._moving = False  # whether weights are being moved, after which there is no way back
         models = [peer.model for peer in self.peers]
         self.predictor = Predictor(models, method, self.memory, self.device, self._turns)
 
@@ -122,17 +127,65 @@ class OnlineLearner:
 
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
         classes. Returns the losses by name, mean over the peers; empty if the method took no step.
+        If it raises, all is as it was before: the same call would do the same again.
         """
         with self._turns:
+            self._refuse_torn()
             raw = checked_images(x, self.image_shape).to(self.device)
             labels = checked_labels(y, len(raw), self.method.stream.num_classes).to(self.device)
             batch = LabelledImages(images(raw), labels)
             self.method.check(batch, self.progress)
             if self.image_shape is None:
+                self.memory.check_room(raw)
                 self._check_heads(raw[:1])
-            losses = self._learn(raw, batch)
+            with self._all_or_nothing(weights=self.updates > 1):
+                return self._learn(raw, batch)
+
+    @contextmanager
+    def _all_or_nothing(self, *, weights: bool) -> Iterator[None]:
+        """If what is done within raises, become what it was before.
+
+        weights: also if weights may have moved by then, which takes a copy of all of them.
+        """
+        before = self._copy_of_all() if weights else self._copy_of_what_moves_first()
+        try:
+            yield
+        except BaseException:
+            for peer in self.peers:
+                peer.optimizer.zero_grad(set_to_none=True)
+            if weights or not self._moving:
+                self.load_state_dict({**self._unmoved(weights, before), **before})
+            raise
+        finally:
             self.predictor.refresh()
-            return losses
+
+    def _copy_of_what_moves_first(self) -> State:
+        """A copy of all that a step moves before it comes to the weights."""
+        state = {f"rng.{name}": rng.get_state() for name, rng in self.rngs.items()}
+        for i, peer in enumerate(self.peers):
+            state |= prefixed(f"peer{i}", peer.moving_state())
+        for name, teacher in self.teachers.items():
+            state |= prefixed(f"teacher.{name}", teacher.moving_state())
+        return _copied(state | prefixed("memory", flatten(self.memory.state_dict())))
+
+    def _copy_of_all(self) -> State:
+        return _copied(self.state_dict())
+
+    def _unmoved(self, weights: bool, before: State) -> State:
+        """The part of the present state of which no copy was made: it is as it was."""
+        state = self.state_dict()
+        if not before["memory.seen"]:
+            state = {n: value for n, value in state.items() if not n.startswith(_IMAGES)}
+        if weights:
+            return {n: value for n, value in state.items() if n.startswith(_IMAGES)}
+        return {n: value for n, value in state.items() if ".buffers." not in n}
+
+    def _refuse_torn(self) -> None:
+        if self._moving:
+            raise UserError(
+                "the last step broke off while weights were being moved, some have and some have "
+                "not: load() the last checkpoint, or build the learner anew"
+            )
 
     def _learn(self, raw: Tensor, batch: LabelledImages) -> dict[str, float]:
         """Learn a batch that has been checked. raw: (B, 3, H, W) uint8."""
@@ -147,6 +200,7 @@ class OnlineLearner:
         carry = _mean_over_peers([outcome.carry for outcome in outcomes])
         self.progress = progress.after_batch(carry)
         self.predictor.image_shape = tuple(raw.shape[1:])
+        self._moving = False
         return losses
 
     def _update(
@@ -163,6 +217,7 @@ class OnlineLearner:
         outcomes, losses = [], []
         for peer in self.peers:
             outcome = self.method.loss(peer, draw)
+            self._check_declared(outcome)
             lessons = self._method_batch_lessons(outcome)
             peer.backward(c.base_weight * outcome.loss + c.lesson_weight * lessons)
             outcomes.append(outcome._replace(answers=[]))  # their graph is spent
@@ -181,11 +236,20 @@ class OnlineLearner:
                 f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
+        self._moving = True
         for peer in self.peers:
             peer.step()
         for teacher in self.teachers.values():
             teacher.after_step()
         return means, outcomes
+
+    def _check_declared(self, outcome: Outcome) -> None:
+        """What is kept has been announced, so that a checkpoint can be looked through."""
+        method, stores, carries = self.method.name, self.method.stores, self.method.carries
+        if outcome.store.keys() != stores.keys():
+            raise UserError(f"{method}: stores {[*outcome.store]}, its `stores` says {[*stores]}")
+        if not outcome.carry.keys() <= carries.keys():
+            raise UserError(f"{method}: carries {[*outcome.carry]}, its `carries` {[*carries]}")
 
     def _method_batch_lessons(self, outcome: Outcome) -> Tensor:
         """Lessons on the batches that the method itself trained on."""
@@ -232,10 +296,11 @@ class OnlineLearner:
                     f"end_task(): task {self.progress.task} has had no batch yet; "
                     "call it once, after the last batch of a task"
                 )
-            for peer in self.peers:
-                self.method.end_task(peer)
-            self.progress = self.progress.after_task()
-            self.predictor.refresh()
+            self._refuse_torn()
+            with self._all_or_nothing(weights=True):
+                for peer in self.peers:
+                    self.method.end_task(peer)
+                self.progress = self.progress.after_task()
 
     def _check_heads(self, x: Tensor) -> None:
         """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
@@ -316,6 +381,19 @@ class OnlineLearner:
             state |= prefixed(f"teacher.{name}", teacher.state_dict())
         return state
 
+    def take_state(self, state: State) -> None:
+        """Become the learner of a state from elsewhere, or stay as it is if that fails."""
+        with self._turns:
+            before = {n: v.clone() if isinstance(v, Tensor) else v for n, v in
+                      self.state_dict().items()}  # fmt: skip
+            try:
+                self.load_state_dict(state)
+            except Exception as error:
+                self.load_state_dict(before)
+                if isinstance(error, UserError):
+                    raise
+                raise UserError(f"does not fit ({type(error).__name__})") from error
+
     def load_state_dict(self, state: State) -> None:
         """Become the learner whose `state_dict()` this was."""
         with self._turns:
@@ -329,6 +407,7 @@ class OnlineLearner:
                 peer.load_state_dict(part(f"peer{i}", state))
             for name, teacher in self.teachers.items():
                 teacher.load_state_dict(part(f"teacher.{name}", state))
+            self._moving = False
             self.predictor.refresh()
 
     def save(self, path: str | Path, extra: Any = None) -> None:
@@ -337,7 +416,8 @@ class OnlineLearner:
         extra: anything JSON can hold; `load` returns it.
         """
         with self._turns:
-            checkpoint.save(self, Path(path), extra)
+            self._refuse_torn()
+            checkpoint.save(self, user_path(path), extra)
 
     def load(self, path: str | Path) -> Any:
         """Go on exactly where the checkpoint was written.
@@ -345,7 +425,16 @@ class OnlineLearner:
         The learner must have been built with the same settings; if anything does not fit, nothing
         is changed.
         """
-        return checkpoint.load(self, Path(path))
+        return checkpoint.load(self, user_path(path))
+
+
+def _copied(state: State) -> State:
+    """A copy of a state; the images in memory are left out, what fails never gets to them."""
+    return {
+        name: value.clone() if isinstance(value, Tensor) else value
+        for name, value in state.items()
+        if not name.startswith(_IMAGES)
+    }
 
 
 def _mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -81,6 +81,13 @@ class Teacher(ABC):
         """Follow, once all peers have taken their step."""
         return
 
+    def moving_state(self) -> State:
+        """The part of its state that moves while it answers."""
+        state: State = {}
+        for number, network in enumerate(self.networks):
+            state |= prefixed(f"{number}", network.moving_state())
+        return state
+
     def state_dict(self) -> State:
         """All that outlives a step."""
         state: State = {}

@@ -1,5 +1,6 @@
 """What learners and methods need of a replay memory, and what all policies share."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -74,13 +75,26 @@ class Memory(ABC):
         if self._columns and rows.keys() != self._columns.keys():
             raise UserError(f"memory: columns are {[*self._columns]}, got {[*rows]}")
         if not self._columns:
-            self._columns = {
-                name: row.new_zeros((self.capacity, *row.shape[1:])) for name, row in rows.items()
-            }
+            self._columns = {name: self._room(row).zero_() for name, row in rows.items()}
         slots = self.slots(rows, rng)
         self._check(slots, len(next(iter(rows.values()))))
         self._store({slot: i for i, slot in enumerate(slots) if slot < self.capacity}, rows)
         self.seen += len(slots)
+
+    def check_room(self, rows: Tensor) -> None:
+        """Refuse a capacity for which there is no memory. rows: (B, ...), such as images."""
+        self._room(rows)
+
+    def _room(self, rows: Tensor) -> Tensor:
+        shape = (self.capacity, *rows.shape[1:])
+        try:
+            return rows.new_empty(shape)
+        except RuntimeError as error:
+            size = math.prod(shape) * rows.element_size() / 1e9
+            raise UserError(
+                f"memory: {self.capacity} rows of {tuple(rows.shape[1:])} need {size:.3g} GB, "
+                "which is more than there is; take a smaller memory"
+            ) from error
 
     def _check(self, slots: Sequence[int], count: int) -> None:
         taken = {slot for slot in slots if slot < self.capacity}
@@ -126,6 +140,24 @@ class Memory(ABC):
         The columns are not copied: write them down before more rows are added.
         """
         return {"seen": self.seen, "columns": {name: self[name] for name in self._columns}}
+
+    def check_state(self, state: Mapping[str, Any], num_classes: int) -> None:  # noqa: ARG002
+        """Refuse a state that this memory cannot have had, before it is loaded.
+
+        state: whole number `seen` and `columns` of rows, looked at before; what a policy adds to
+        its state it has to look at itself.
+        """
+        columns: Mapping[str, Tensor] = state.get("columns", {})
+        sizes = {len(rows) for rows in columns.values()}
+        if len(sizes) > 1 or max(sizes, default=0) > min(self.capacity, state["seen"]):
+            raise UserError(f"memory: columns of {sorted(sizes)} rows cannot be")
+
+    def check_full(self, state: Mapping[str, Any]) -> None:
+        """Refuse a state with less rows than there was room for, for policies that take all."""
+        wanted = min(self.capacity, state["seen"])
+        for name, rows in state.get("columns", {}).items():
+            if len(rows) != wanted:
+                raise UserError(f"memory.columns.{name} has {len(rows)} rows and not {wanted}")
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
         """Become the memory that gave this state, with its columns on `device`."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from peerlearn.errors import UserError
 from peerlearn.memory.base import Memory
 
 
@@ -80,6 +81,26 @@ class ClassBalanced(Memory):
             "offered": torch.tensor([self._offered[k] for k in classes], dtype=torch.int64),
             "full": torch.tensor([k in self._full for k in classes], dtype=torch.bool),
         }
+
+    @override
+    def check_state(self, state: Mapping[str, Any], num_classes: int) -> None:
+        super().check_state(state, num_classes)
+        self.check_full(state)
+        parts = [state.get(key) for key in ("classes", "offered", "full")]
+        kinds = (torch.int64, torch.int64, torch.bool)
+        for column, kind in zip(parts, kinds, strict=True):
+            if not isinstance(column, Tensor) or column.dtype != kind or column.ndim != 1:
+                raise UserError("memory: classes, offered and full should be a row per class")
+        classes, offered, full = (column.tolist() for column in parts if column is not None)
+        held = Counter(state["columns"]["y"].tolist() if "columns" in state else ())
+        if (
+            not len(classes) == len(offered) == len(full)
+            or classes != sorted(set(classes) & set(range(num_classes)))
+            or sum(offered) != state["seen"]
+            or any(count < max(1, held[k]) for k, count in zip(classes, offered, strict=True))
+            or not held.keys() <= set(classes)
+        ):
+            raise UserError("memory: classes, offered and full contradict each other")
 
     @override
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:

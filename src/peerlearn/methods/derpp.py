@@ -17,6 +17,7 @@ from peerlearn.methods.interface import (
     MethodSettings,
     Outcome,
     Progress,
+    Shape,
 )
 from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.peer.peer import Peer
@@ -62,6 +63,7 @@ class DERPP(Method[DarkDraw]):
 
     settings: Settings
     name = "derpp"
+    stores: ClassVar[Mapping[str, Shape]] = {"logits": ("classes",)}
     authors: ClassVar[Mapping[str, Any]] = {"augment": "crop_flip_shared"}
 
     @override

@@ -89,6 +89,10 @@ class Outcome(NamedTuple):
     carry: Mapping[str, Tensor] = {}
 
 
+# of what is kept, without the rows: numbers, "classes", "features" (their length), "projection"
+Shape = tuple[int | str, ...]
+
+
 @dataclass(frozen=True)
 class Progress:
     """Where the stream stands, the present batch included. The learner keeps it.
@@ -216,6 +220,8 @@ class Method(ABC, Generic[D]):
     needs_boundaries: ClassVar[bool] = False
     needs_slots: ClassVar[bool] = False  # labels in task order, equally many per task
     gives_logits: ClassVar[bool] = True  # False: there is no classifier that could be taught
+    stores: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` stores: {"logits": ("classes",)}
+    carries: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` may carry
 
     def __init__(self, stream: StreamInfo, **values: Any) -> None:
         """Take what the stream tells, and settings by their names."""

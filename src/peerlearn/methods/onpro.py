@@ -1,6 +1,7 @@
 """OnPro: online prototypes that stand apart, and feedback from those that do not."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from peerlearn.augment import flip_grey_crop
 from peerlearn.losses import class_means, nt_xent, nt_xent_new, prototype_contrast, unit
 from peerlearn.memory.base import Memory
 from peerlearn.methods.feedback import FeedbackRates, prototype_feedback
-from peerlearn.methods.interface import Answer, LabelledImages, Method, Outcome, Progress
+from peerlearn.methods.interface import Answer, LabelledImages, Method, Outcome, Progress, Shape
 from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.methods.rotations import (
     Embedding,
@@ -56,6 +57,7 @@ class OnPro(Method[OnProDraw]):
 
     name = "onpro"
     needs_boundaries = True
+    carries: ClassVar[Mapping[str, Shape]] = {"prototypes": ("classes", "projection")}
 
     def __init__(self, stream: StreamInfo, **values: Any) -> None:
         super().__init__(stream, **values)

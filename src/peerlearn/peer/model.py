@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from peerlearn.errors import UserError
 from peerlearn.nets.base import Network
 
+SAFE_CHANNELS = 16
+
 Precision = Literal["fp32", "bf16", "fp16"]
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -39,6 +41,7 @@ class PeerModel(nn.Module):
         self.head: nn.Module | None = None
         self.projection: nn.Linear | None = None
         self.precision = precision
+        self.layout = torch.channels_last
         self.forwards = 0
         self.backwards = 0
 
@@ -54,6 +57,17 @@ class PeerModel(nn.Module):
     def use_head(self, head: nn.Module) -> None:
         """Answer with a head of the method's own, (B, D) -> (B, C), in place of the network's."""
         self.head = head
+
+    def settle(self, device: torch.device) -> None:
+        """Move to a device, with the memory layout that is fast there and safe.
+
+        In `channels_last`, the CPU's gradient of a strided 1x1 convolution of fewer than 16
+        channels writes beyond its scratch memory for images from 46 pixels on, which may end the
+        process: such networks keep the default layout there.
+        """
+        if device.type == "cpu" and any(map(_overruns, self.modules())):
+            self.layout = torch.contiguous_format
+        self.to(device, memory_format=self.layout)  # type: ignore[call-overload]
 
     def logits(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, C), fp32."""
@@ -72,6 +86,12 @@ class PeerModel(nn.Module):
         projected: Tensor = self.projection(features)
         return projected
 
+    def moving_state(self) -> dict[str, Any]:
+        """The part of its full state that a forward moves: statistics and counts."""
+        state = self.state_dict(keep_vars=True).items()
+        statistics = {name: t for name, t in state if not isinstance(t, nn.Parameter)}
+        return {**statistics, "counts": [self.forwards, self.backwards]}
+
     def full_state(self) -> dict[str, Any]:
         """Its state and its counts."""
         return {**self.state_dict(), "counts": [self.forwards, self.backwards]}
@@ -86,4 +106,21 @@ class PeerModel(nn.Module):
         self.backwards += len(x) if torch.is_grad_enabled() else 0
         dtype = _DTYPES[self.precision]
         with torch.autocast(x.device.type, dtype=dtype, enabled=self.precision != "fp32"):
-            return part(x.contiguous(memory_format=torch.channels_last)).float()
+            try:
+                return part(x.contiguous(memory_format=self.layout)).float()
+            except ValueError as error:
+                if len(x) == 1 and self.training:  # one value per channel has no variance
+                    raise UserError(
+                        f"network: cannot learn from a batch of one image of {tuple(x.shape[1:])} "
+                        f"({error}); give two images or more, or larger ones"
+                    ) from error
+                raise
+
+
+def _overruns(module: nn.Module) -> bool:
+    return (
+        isinstance(module, nn.Conv2d)
+        and max(module.kernel_size) == 1
+        and max(module.stride) > 1
+        and module.in_channels // module.groups < SAFE_CHANNELS
+    )

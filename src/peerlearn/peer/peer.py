@@ -55,7 +55,7 @@ class Peer:
             self.model = PeerModel(build(), precision)
             setup(self)
         for model in self.networks:
-            model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            model.settle(device)
         self.buffers = {name: tensor.to(device) for name, tensor in self.buffers.items()}
         self.optimizer = optim.build(self.model.parameters())
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
@@ -88,6 +88,15 @@ class Peer:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def moving_state(self) -> State:
+        """The part of its state that moves before it takes a step."""
+        return {
+            "rng": self.rng.get_state(),
+            **prefixed("model", self.model.moving_state()),
+            **(prefixed("snapshot", self.snapshot.moving_state()) if self.snapshot else {}),
+            **prefixed("buffers", self.buffers),
+        }
 
     def state_dict(self) -> State:
         """All that outlives a step."""

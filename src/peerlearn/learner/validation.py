@@ -1,0 +1,240 @@
+"""Is this a state that a learner may take? Looked at name by name before any of it is applied.
+
+A checkpoint may come from anywhere. What is admitted here has the names, types and shapes of this
+learner's own state, numbers that are finite, counts that are whole, labels that exist, generators
+that can draw, and an optimizer that can go on.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from peerlearn.errors import UserError
+from peerlearn.methods.interface import Shape
+from peerlearn.peer.optimizers import Optimizer
+from peerlearn.peer.peer import Peer, State, part
+from peerlearn.settings import nest
+
+if TYPE_CHECKING:
+    from peerlearn.learner.online import OnlineLearner
+
+MOST = 2**53  # a count beyond it is no count
+LARGEST_SIDE = 2**16  # pixels
+# what comes with rows and steps: not there in a learner that was just built
+_GROWS = re.compile(r"memory\.|progress\.carry\.|peer\d+\.(optimizer|buffers)\.")
+_NOT_NEGATIVE = re.compile(r".*(running_var|num_batches_tracked|_sq|\.step)$")
+
+
+def check_state(learner: "OnlineLearner", state: State) -> None:
+    """Raise a `UserError` that says what does not fit, in a few words, or pass."""
+    own = learner.state_dict()
+    for name in {**own, **state}:
+        if not _GROWS.match(name):
+            _check_like(name, own, state)
+    for name, value in state.items():
+        if isinstance(value, Tensor):
+            _check_numbers(name, value)
+    _check_rngs(state)
+    shape = _check_image_shape(state["image_shape"])
+    _check_progress(learner, part("progress", state), shape)
+    _check_memory(learner, part("memory", state), shape, state["progress.first_met"])
+    for i, peer in enumerate(learner.peers):
+        _check_peer(f"peer{i}", peer, learner.optim, part(f"peer{i}", state))
+
+
+def _check_like(name: str, own: State, found: State) -> None:
+    """A value has to be of the kind that the learner has itself."""
+    expected, got = (_form(state[name]) if name in state else "nothing" for state in (own, found))
+    if expected != got and not (name == "image_shape" and name in found):
+        raise UserError(f"{name} should be {expected} and is {got}")
+    if name.endswith(".counts"):
+        forwards, backwards = (_count(name, n) for n in found[name])
+        if backwards > forwards:
+            raise UserError(f"{name}: more images went backward than forward")
+    elif name.endswith(".scaler") and not all(map(_not_negative, found[name].values())):
+        raise UserError(f"{name} holds a number that cannot be")
+
+
+def _form(value: Any) -> str:
+    """What kind of value this is: of a tensor its type and shape, of others their types."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {tuple(value.shape)}"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_form(inner)}' for key, inner in sorted(value.items()))}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_form, value))}]"
+    return type(value).__name__
+
+
+def _count(name: str, value: Any, most: int = MOST) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise UserError(f"{name} should be a whole number from 0 on and is {value!r:.40}")
+    return value
+
+
+def _not_negative(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+
+
+def _check_numbers(name: str, value: Tensor) -> None:
+    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        raise UserError(f"{name} holds numbers that are not finite")
+    if value.is_complex() or value.is_quantized:
+        raise UserError(f"{name} is {value.dtype}, which no state holds")
+    if _NOT_NEGATIVE.match(name) and value.numel() and bool((value < 0).any()):
+        raise UserError(f"{name} holds negative numbers")
+
+
+def _check_rngs(state: State) -> None:
+    for name, value in state.items():
+        if name.startswith("rng.") or re.fullmatch(r"peer\d+\.rng", name):
+            try:
+                torch.Generator().set_state(value)
+            except RuntimeError:
+                raise UserError(f"{name} is not the state of a generator") from None
+
+
+def _check_image_shape(shape: Any) -> tuple[int, ...] | None:
+    if shape is None:
+        return None
+    if not isinstance(shape, list | tuple) or len(shape) != 3 or shape[0] != 3:
+        raise UserError(f"image_shape should be [3, height, width] and is {shape!r:.40}")
+    return tuple(_count("image_shape", side, LARGEST_SIDE) for side in shape)
+
+
+def _check_progress(
+    learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None
+) -> None:
+    task, step, batches = (
+        _count(f"progress.{name}", state[name]) for name in ("task", "step", "batches")
+    )
+    if step > batches or (batches == 0) != (shape is None):
+        raise UserError("progress: counts of tasks, steps and batches contradict each other")
+    first_met: Tensor = state["first_met"].cpu()
+    if not bool(((first_met >= -1) & (first_met <= task)).all()):
+        raise UserError("progress.first_met names tasks that have not been")
+    method = learner.method
+    if method.needs_boundaries and (per_task := method.stream.classes_per_task) is not None:
+        own_task = torch.arange(len(first_met)) // per_task
+        if not bool(((first_met == -1) | (first_met == own_task)).all()):
+            raise UserError("progress.first_met: some classes came in a task that is not theirs")
+    carry = part("carry", state)
+    unknown = carry.keys() - method.carries.keys()
+    if unknown:
+        raise UserError(f"progress.carry.{min(unknown)} is nothing that {method.name} carries")
+    for name, value in carry.items():
+        _check_kept(f"progress.carry.{name}", value, learner, method.carries[name])
+
+
+def _check_memory(
+    learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None, first_met: Tensor
+) -> None:
+    columns = part("columns", state)
+    _count("memory.seen", state.get("seen"))
+    if (state["seen"] == 0) != (shape is None):
+        raise UserError("memory.seen contradicts the count of batches")
+    wanted = {"x", "y", *learner.method.stores} if shape is not None else set()
+    if columns.keys() != wanted:
+        raise UserError(f"memory has the columns {sorted(columns)} and not {sorted(wanted)}")
+    if shape is not None:
+        if not all(isinstance(column, Tensor) and column.ndim for column in columns.values()):
+            raise UserError("memory has a column that is not of rows")
+        x, y = columns["x"], columns["y"]
+        if x.dtype != torch.uint8 or tuple(x.shape[1:]) != shape:
+            raise UserError(f"memory.columns.x should be images of {shape} and is {_form(x)}")
+        if y.dtype != torch.int64 or y.ndim != 1:
+            raise UserError(f"memory.columns.y should be labels and is {_form(y)}")
+        if not bool(((y >= 0) & (y < len(first_met))).all()):
+            raise UserError("memory.columns.y holds labels that do not exist")
+        if bool((first_met[y] < 0).any()):
+            raise UserError("memory.columns.y holds classes that have not been met")
+        for name, kept in learner.method.stores.items():
+            _check_kept(f"memory.columns.{name}", columns[name], learner, kept, rows=len(y))
+    learner.memory.check_state(nest(state), learner.method.stream.num_classes)
+
+
+def _check_kept(
+    name: str, value: Any, learner: "OnlineLearner", shape: Shape, rows: int | None = None
+) -> None:
+    """What a method stores with an image or carries to the next batch, as it has declared it."""
+    model = learner.peers[0].model
+    sizes = {
+        "classes": learner.method.stream.num_classes,
+        "features": model.feature_dim,
+        "projection": model.projection.out_features if model.projection is not None else None,
+    }
+    own = tuple(sizes[size] if isinstance(size, str) else size for size in shape)
+    wanted = own if rows is None else (rows, *own)
+    expected = f"{torch.float32} {wanted}"
+    if _form(value) != expected:
+        raise UserError(f"{name} should be {expected} and is {_form(value)}")
+
+
+def _check_peer(prefix: str, peer: Peer, optim: Optimizer, state: State) -> None:
+    buffers = part("buffers", state)
+    for name, own in peer.buffers.items():
+        if _form(buffers.get(name)) != _form(own):
+            found = _form(buffers[name]) if name in buffers else "nothing"
+            raise UserError(f"{prefix}.buffers.{name} should be {_form(own)} and is {found}")
+    if not all(isinstance(value, Tensor) for value in buffers.values()):
+        raise UserError(f"{prefix}.buffers holds what is not a tensor")
+    moments = part("optimizer", state)
+    own_groups = peer.state_dict()["optimizer.groups"]
+    _check_groups(f"{prefix}.optimizer.groups", own_groups, moments.pop("groups", None))
+    _check_moments(f"{prefix}.optimizer", list(peer.model.parameters()), optim, moments)
+
+
+def _check_groups(name: str, own: Any, found: Any) -> None:
+    if _form(own) != _form(found):
+        raise UserError(f"{name} should be {_form(own)} and is {_form(found)}")
+    for ours, theirs in zip(own, found, strict=True):
+        for key, value in theirs.items():
+            if not _same_option(key, ours[key], value):
+                raise UserError(f"{name}: {key} is {value!r:.40}")
+
+
+def _same_option(key: str, own: Any, found: Any) -> bool:
+    """Whether an option of an optimizer can be: a schedule may have moved its numbers."""
+    if isinstance(own, list | tuple):
+        return all(_same_option(key, *pair) for pair in zip(own, found, strict=True))
+    if isinstance(own, float) and key == "lr":
+        return bool(math.isfinite(found) and found >= 0)
+    if isinstance(own, float):
+        return bool(min(0.0, own) <= found <= max(1.0, own))
+    return bool(own == found)
+
+
+def _check_moments(
+    name: str, parameters: list[nn.Parameter], optim: Optimizer, moments: State
+) -> None:
+    """What the optimizer has gathered for a parameter: nothing, or all that it would gather."""
+    found: dict[str, dict[str, str]] = {}
+    for key, value in moments.items():
+        number, _, moment = key.partition(".")
+        found.setdefault(number, {})[moment] = _form(value)
+    wanted = _forms_of_moments(optim, parameters) if found else {}
+    for number, forms in found.items():
+        if forms != wanted.get(number):
+            raise UserError(
+                f"{name}.{number} should be {wanted.get(number, 'nothing')} and is {forms}"
+            )
+
+
+def _forms_of_moments(
+    optim: Optimizer, parameters: list[nn.Parameter]
+) -> dict[str, dict[str, str]]:
+    """What an optimizer gathers for each parameter, seen by letting it take a step on zeros."""
+    probes = [nn.Parameter(torch.zeros_like(parameter)) for parameter in parameters]
+    for probe in probes:
+        probe.grad = torch.zeros_like(probe)
+    optimizer = optim.build(probes)
+    optimizer.step()
+    state = optimizer.state_dict()["state"]
+    return {
+        str(number): {name: _form(value) for name, value in moments.items()}
+        for number, moments in state.items()
+    }
