@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pictures import draw, draw_classes, own_cache  # noqa: F401
+from pictures import draw, draw_classes, own_cache, picture  # noqa: F401
 
 from peerlearn.data import cache as cache_module
 from peerlearn.data import image_folder
@@ -170,6 +170,113 @@ def test_a_killed_process_leaves_neither_a_half_array_nor_a_held_lock(cache_dir:
     assert not arrays_in(cache_dir)
     assert cached_images("k", 2, lambda: counting(3, 2)).unique().tolist() == [3]
     assert names_in(cache_dir) == ["k.npy"]
+
+
+def _slowly(mark: Path, seconds: float) -> Iterator[np.ndarray]:
+    """Four images; the middle is marked by a file."""
+    for i in range(4):
+        if i == 2:
+            mark.touch()
+            time.sleep(seconds)
+        yield np.full((3, 2, 2), 5, np.uint8)
+
+
+def _build_slowly(mark: Path, seconds: float) -> None:
+    x = cached_images("k", 4, lambda: (2, 2, _slowly(mark, seconds)))
+    assert x.unique().tolist() == [5]
+
+
+def test_when_the_one_that_builds_is_killed_the_others_finish(
+    tmp_path: Path, cache_dir: Path
+) -> None:
+    fork = multiprocessing.get_context("fork")
+    builder = fork.Process(target=_build_slowly, args=(tmp_path / "first", 60))
+    builder.start()
+    wait_for(tmp_path / "first")
+    others = [fork.Process(target=_build_slowly, args=(tmp_path / "next", 0)) for _ in range(3)]
+    for process in others:
+        process.start()
+    time.sleep(0.1)  # so that they wait for the lock
+    assert all(process.is_alive() for process in others)
+    builder.kill()
+    for process in (builder, *others):
+        process.join()
+    assert [process.exitcode for process in (builder, *others)] == [-9, 0, 0, 0]
+    assert names_in(cache_dir) == ["k.npy"]
+
+
+def test_a_read_during_a_write_waits_for_the_whole_array(tmp_path: Path, cache_dir: Path) -> None:
+    builder = multiprocessing.get_context("fork").Process(
+        target=_build_slowly, args=(tmp_path / "mark", 0.3)
+    )
+    builder.start()
+    wait_for(tmp_path / "mark")
+    assert names_in(cache_dir) == ["k.part"]
+    assert cached_images("k", 4, never).unique().tolist() == [5]
+    builder.join()
+
+
+def test_an_array_that_is_made_again_stays_whole_for_its_readers(cache_dir: Path) -> None:
+    before = cached_images("k", 2, lambda: counting(1, 2))
+    (cache_dir / "images" / "k.npy").unlink()
+    cached_images("k", 2, lambda: counting(2, 2))
+    assert before.unique().tolist() == [1]
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(1000):
+        if path.exists():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{path} did not come")
+
+
+def _load(folder: Path, mark: Path) -> None:
+    data = image_folder(folder, progress=lambda *_: mark.open("a").write("decoded\n"))
+    assert torch.equal(data.train.x[0], torch.from_numpy(picture(0).transpose(2, 0, 1)))
+    assert len(data.notes) == 1
+
+
+def test_four_processes_at_once_read_one_folder(tmp_path: Path, cache_dir: Path) -> None:
+    draw_classes(tmp_path / "in", {"a": 5, "b": 5})
+    fork = multiprocessing.get_context("fork")
+    four = [fork.Process(target=_load, args=(tmp_path / "in", tmp_path / "m")) for _ in range(4)]
+    for process in four:
+        process.start()
+    for process in four:
+        process.join()
+    assert [process.exitcode for process in four] == [0, 0, 0, 0]
+    assert (tmp_path / "m").read_text() == "decoded\n"
+    assert [Path(name).suffix for name in names_in(cache_dir)].count(".npy") == 1
+    assert not [name for name in names_in(cache_dir) if name.endswith((".part", ".new"))]
+
+
+def test_what_killed_processes_left_half_written_does_not_pile_up(cache_dir: Path) -> None:
+    (cache_dir / "images").mkdir(parents=True)
+    old, new = cache_dir / "images" / "old.part", cache_dir / "images" / "new.part"
+    for path in (old, new):
+        path.write_bytes(bytes(100))
+    os.utime(old, (1, 1))  # nobody writes to it any more
+    cached_images("k", 2, lambda: counting(3, 2))
+    assert names_in(cache_dir) == ["k.npy", "new.part"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"../../elsewhere", b"0" * 31])
+def test_a_damaged_note_is_made_again(tmp_path: Path, cache_dir: Path, content: bytes) -> None:
+    draw_classes(tmp_path / "in", {"a": 2, "b": 2})
+    image_folder(tmp_path / "in")
+    (note,) = cache_dir.glob("images/*.key")
+    whole = note.read_bytes()
+    note.write_bytes(content)
+    image_folder(tmp_path / "in")
+    assert note.read_bytes() == whole
+
+
+def test_an_array_of_another_kind_is_made_again(cache_dir: Path) -> None:
+    (cache_dir / "images").mkdir(parents=True)
+    for other in (np.zeros((2, 3, 2, 2)), np.zeros(2, np.uint8), np.zeros((2, 1, 2, 2), np.uint8)):
+        np.save(cache_dir / "images" / "k.npy", other)
+        assert cached_images("k", 2, lambda: counting(3, 2)).unique().tolist() == [3]
 
 
 def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_do(

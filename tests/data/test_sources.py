@@ -1,12 +1,14 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pictures import draw_classes, own_cache, write_tiny  # noqa: F401
 from test_cifar import write_cifar10, write_cifar100
 
-from peerlearn.data import DATASETS, check, find, load
+from peerlearn.data import DATASETS, check, find, get, load
 from peerlearn.data.places import places, target
 from peerlearn.errors import UserError
 
@@ -111,6 +113,69 @@ def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
         load("photo.jpg")
 
 
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("x" * 300, "cannot be read (File name too long); make it readable or name another"),
+        ("x/" * 3000, "cannot be read (File name too long)"),
+        ("~nosuchuser/data", "there is no such user"),
+        ("a\0b", "NUL"),
+        ("", "the path is empty"),
+    ],
+)
+def test_paths_that_cannot_be_are_errors_in_one_line(path: str, message: str) -> None:
+    for act in (load, check, lambda root: find("cifar10", root), lambda root: load("tiny", root)):
+        with pytest.raises(UserError) as error:
+            act(path)  # type: ignore[operator]
+        assert message in str(error.value)
+        assert str(error.value).isprintable()
+    with pytest.raises(UserError) as error:
+        get("cifar10", path)
+    assert str(error.value).isprintable()
+
+
+def test_a_link_to_itself_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for act in (load, check):
+        with pytest.raises(UserError, match=r"no data set and no folder '.*loop'"):
+            act(tmp_path / "loop")
+    assert find("cifar10", tmp_path / "loop") is None
+    with pytest.raises(UserError, match=r"loop: .*; make it writable or choose another folder"):
+        get("cifar10", tmp_path / "loop")
+
+
+@pytest.mark.parametrize("variable", ["PEERLEARN_DATA", "PEERLEARN_CACHE"])
+def test_so_are_those_of_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "~nosuchuser")
+    with pytest.raises(UserError, match="~nosuchuser: there is no such user"):
+        find("cifar10")
+
+
+def test_a_folder_that_may_not_be_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_classes(tmp_path / "pets", {"cat": 5, "dog": 5})
+
+    def closed(path: str) -> Any:
+        if path.endswith("dog"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    scandir = os.scandir
+    monkeypatch.setattr("peerlearn.data.folders.os.scandir", closed)
+    with pytest.raises(UserError, match=r"pets/dog: cannot be read \(Permission denied\); make"):
+        load("pets")
+
+
+def test_a_folder_of_many_folders_deep_is_read(tmp_path: Path) -> None:
+    draw_classes(tmp_path / "pets", {"cat": 5, "dog": 5})
+    deep = "pets/cat" + "/d" * 1200  # deeper than Python calls functions
+    for end in range(len("pets/cat/d"), len(deep) + 1, 2):
+        os.mkdir(deep[:end])
+    assert len(load("pets").train) == 8
+    os.removedirs(deep)  # which pytest could not
+
+
 def test_a_named_data_set_keeps_its_size() -> None:
     with pytest.raises(UserError, match="mini: images keep their size; leave out size 16"):
         load("mini", size=16)
@@ -122,6 +187,8 @@ def test_a_check_counts_images_per_class(tmp_path: Path) -> None:
     assert (report.train, report.test, report.size) == ((4, 8), (1, 2), (8, 8))
     assert str(report).splitlines()[0] == "pets: whole"
     assert "train    12, 4 to 8 per class" in str(report)
+    last = str(report).splitlines()[-1]
+    assert last == "note     no test/ folder: every fifth image of a class is for testing (3 of 15)"
 
 
 def test_a_published_set_with_images_missing_is_not_whole(tmp_path: Path) -> None:
