@@ -119,7 +119,7 @@ def test_it_is_said_that_images_were_resized_and_split_also_when_they_are_decode
     for _ in range(2):
         assert image_folder(tmp_path).notes == (
             "b/odd.png is 8 x 9, most are 8 x 8: all became 64 x 64; "
-            "--image-size N chooses another size",
+            "another size: --image-size N, size=N in Python",
             "no test/ folder: every fifth image of a class is for testing (2 of 11)",
         )
     assert image_folder(tmp_path, size=8).notes == (
@@ -298,7 +298,7 @@ def test_names_that_cannot_be_printed_do_no_harm(tmp_path: Path) -> None:
     assert all(note.isprintable() for note in data.notes)
     assert data.notes[0].startswith(r"'a/\udcfe\n.png' is 9 x 9, most are 8 x 8")
     (root / "a").rename(root / "two\nlines")
-    with pytest.raises(UserError, match=r"two\\nlines: no name that can be printed") as error:
+    with pytest.raises(UserError, match=r"class 'two\\nlines' cannot be printed") as error:
         image_folder(root)
     assert str(error.value).isprintable()
 

@@ -143,10 +143,15 @@ def test_hugging_face_images_that_differ_in_size_become_64_by_64_or_as_asked() -
         assert data.train.x.shape[2:] == (64, 64)
         assert data.notes == (
             "image 0 of validation is 8 x 9 and 1 more differ too, most are 8 x 8: "
-            "all became 64 x 64; --image-size N chooses another size",
+            "all became 64 x 64; another size: --image-size N, size=N in Python",
         )
     asked = huggingface(splits, test="validation", size=5)
     assert (asked.test.x.shape[2:], asked.notes) == ((5, 5), ())
+
+
+def test_a_size_that_cannot_be_is_refused() -> None:
+    with pytest.raises(UserError, match="size must be from 1 to 4096, not -3; leave it out"):
+        huggingface({"train": Split([0, 1]), "test": Split([2])}, size=-3)
 
 
 def test_hugging_face_labels_that_are_texts_are_refused_with_advice() -> None:

@@ -21,11 +21,20 @@ SUFFIXES = frozenset(
 )
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # others may run programs
 MAX_PIXELS = 1 << 26  # of one image; more are a mistake or an attack
+MAX_SIZE = 4096  # pixels that may be asked for
 MIXED = 64  # pixels: the size of images that differ in size, if none is asked for
 CHUNK = 256  # images in memory at once ...
 CHUNK_BYTES = 1 << 27  # ... if they are small
 
 Size = tuple[int, int]  # height, width
+
+
+def check_size(where: str, size: int | None) -> None:
+    """Refuse a size that cannot be meant."""
+    if size is not None and not 1 <= size <= MAX_SIZE:
+        raise UserError(
+            f"{where}: size must be from 1 to {MAX_SIZE}, not {size}; leave it out to keep theirs"
+        )
 
 
 def decode(files: Sequence[Path], size: int | None, progress: Progress | None = None) -> Rows:
@@ -48,8 +57,8 @@ def common_size(sizes: Sequence[Size]) -> Size:
 def size_note(names: Sequence[str], sizes: Sequence[Size]) -> str:
     """Say that images differ in size, and what became of them; "" if all agree.
 
-    >>> size_note(["a.png", "b.png", "c.png"], [(32, 32), (30, 40), (32, 32)])
-    'b.png is 40 x 30, most are 32 x 32: all became 64 x 64; --image-size N chooses another size'
+    >>> size_note(["a.png", "b.png", "c.png"], [(32, 32), (30, 40), (32, 32)])  # doctest: +ELLIPSIS
+    'b.png is 40 x 30, most are 32 x 32: all became 64 x 64; another size: ...'
     """
     (most, count), *others = Counter(sizes).most_common()
     if not others:
@@ -60,7 +69,7 @@ def size_note(names: Sequence[str], sizes: Sequence[Size]) -> str:
         found = f"{odd[0][0]} is {_form(odd[0][1])}{more}, most are {_form(most)}"
     else:
         found = f"images differ in size, such as {_form(most)} and {_form(others[0][0])}"
-    return f"{found}: all became {MIXED} x {MIXED}; --image-size N chooses another size"
+    return f"{found}: all became {MIXED} x {MIXED}; another size: --image-size N, size=N in Python"
 
 
 def read_image(path: Path, height: int, width: int) -> Pixels:

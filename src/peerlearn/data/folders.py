@@ -8,7 +8,15 @@ from pathlib import Path, PurePath
 import torch
 
 from peerlearn.data.cache import cached_images, cached_text, content_key
-from peerlearn.data.decode import DECODER, MIXED, SUFFIXES, decode, image_sizes, size_note
+from peerlearn.data.decode import (
+    DECODER,
+    MIXED,
+    SUFFIXES,
+    check_size,
+    decode,
+    image_sizes,
+    size_note,
+)
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.data.places import Progress, imagenet100_classes, legible
 from peerlearn.errors import UserError
@@ -16,7 +24,6 @@ from peerlearn.errors import UserError
 TINY = "tiny-imagenet-200"
 TINY_AGAIN = f"delete {TINY} and run peerlearn data get tiny"
 HELD_OUT = 5  # one image in five is for testing where there is no test part
-MAX_SIZE = 4096  # pixels
 PARTS = frozenset({"train", "training", "test", "testing", "val", "valid", "validation"})
 
 Files = list[list[Path]]  # by class
@@ -66,10 +73,7 @@ def image_folder(
     root = Path(folder)
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; name one that holds a folder of images per class")
-    if size is not None and not 1 <= size <= MAX_SIZE:
-        raise UserError(
-            f"{root}: size must be from 1 to {MAX_SIZE}, not {size}; leave it out to keep theirs"
-        )
+    check_size(str(root), size)
     has_train = (root / "train").is_dir()
     base = root / "train" if has_train else root
     held_out = next((p for p in (root / "test", root / "val") if p.is_dir()), None)
@@ -96,15 +100,17 @@ def _dataset(
     progress: Progress | None,
     notes: Sequence[str] = (),
 ) -> Dataset:
+    for strange in (n for n in names if not n.isprintable()):
+        raise UserError(f"{root}: the name of class {strange!r} cannot be printed; rename it")
     files = [path for of_class in (*train, *test) for path in of_class]
     key = content_key(root, files, f"{DECODER}, size {size}")
     x = cached_images(key, len(files), lambda: decode(files, size, progress))
     if size is None and x.shape[2:] == (MIXED, MIXED):  # theirs, or what became of mixed ones
-        shown = [_shown(path.relative_to(root)) for path in files]
-        notes = [
-            cached_text(f"{key}.sizes", lambda: size_note(shown, image_sizes(files))),
-            *notes,
-        ]
+
+        def about_sizes() -> str:
+            return size_note([_shown(p.relative_to(root)) for p in files], image_sizes(files))
+
+        notes = [cached_text(f"{key}.sizes", about_sizes), *notes]
     cut, classes = sum(map(len, train)), tuple(names)
 
     def labels(part: Files) -> torch.Tensor:
@@ -119,11 +125,12 @@ def _dataset(
 
 
 def _wnids(path: Path) -> list[str]:
-    wnids = _lines(path)
-    for number, wnid in enumerate(wnids, 1):
-        if PurePath(wnid).parts != (wnid,) or wnid == ".." or wnid in wnids[: number - 1]:
+    wnids: dict[str, None] = {}
+    for number, wnid in enumerate(_lines(path), 1):
+        if PurePath(wnid).parts != (wnid,) or wnid == ".." or wnid in wnids:
             raise UserError(f"{path}: line {number} names no class of its own; {TINY_AGAIN}")
-    return wnids
+        wnids[wnid] = None
+    return list(wnids)
 
 
 def _tiny_test(root: Path, wnids: Sequence[str]) -> Files:
@@ -144,8 +151,6 @@ def _tiny_test(root: Path, wnids: Sequence[str]) -> Files:
 def _class_folders(root: Path) -> list[str]:
     names = _folders(root)
     for name in names:
-        if not name.isprintable():
-            raise UserError(f"{root / name}: no name that can be printed; rename the folder")
         if name.lower() in PARTS and root.name != "train":
             raise UserError(
                 f"{root / name}: a part, not a class; call the parts {root}/train and {root}/test, "

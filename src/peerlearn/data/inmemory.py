@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 
 from peerlearn.data.cache import Pixels, Rows, as_tensor, cached_images, cached_text
-from peerlearn.data.decode import DECODER, MIXED, Size, common_size, pixels_of, size_note
+from peerlearn.data.decode import (
+    DECODER,
+    MIXED,
+    Size,
+    check_size,
+    common_size,
+    pixels_of,
+    size_note,
+)
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.errors import UserError
 
@@ -65,6 +73,7 @@ def huggingface(
     `datasets.load_dataset`. Needs: pip install 'peerlearn[hf]'.
     """
     name = data if isinstance(data, str) else "huggingface"
+    check_size(name, size)
     splits = _fetch(data, options) if isinstance(data, str) else data
     for split in (train, test):
         if split not in splits:
