@@ -206,3 +206,29 @@ def test_class_names_must_be_names(tmp_path: Path, names: Any) -> None:
     (folder / "batches.meta").write_bytes(with_str_keys({"label_names": names}))
     with pytest.raises(UserError, match=r"batches\.meta: label_names is not a list of names"):
         cifar10(folder)
+
+
+@pytest.mark.parametrize("write", [as_the_official_files, with_bytes_keys, with_str_keys])
+def test_arrays_by_columns_and_of_other_byte_orders_are_read(tmp_path: Path, write: Writer) -> None:
+    folder = write_cifar10(tmp_path, write)
+    content = {"data": np.asfortranarray(pixels(2)), "labels": np.array([1, 0], ">i4")}
+    (folder / "test_batch").write_bytes(write(content))
+    test = cifar10(folder).test
+    assert test.y.tolist() == [1, 0]
+    assert np.array_equal(test.x.numpy().reshape(2, -1), pixels(2))
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path)
+    (folder / "data_batch_2").unlink()
+    os.mkfifo(folder / "data_batch_2")
+    with pytest.raises(UserError, match="data_batch_2: not a file; unpack"):
+        cifar10(folder)
+
+
+def test_a_file_that_is_far_too_long_is_refused_and_not_read(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path)
+    with (folder / "data_batch_2").open("r+b") as file:
+        file.truncate(1 << 40)  # a hole: takes no room on the disk
+    with pytest.raises(UserError, match="data_batch_2: over 512 MB, no CIFAR file; unpack"):
+        cifar10(folder)
