@@ -198,7 +198,8 @@ class OnlineLearner:
         store = _mean_over_peers([outcome.store for outcome in outcomes])
         self.memory.add(self.rngs["memory"], x=raw, y=batch.y, **store)
         carry = _mean_over_peers([outcome.carry for outcome in outcomes])
-        self.progress = progress.after_batch(carry)
+        met = progress if outcomes else self.progress  # a batch that was skipped is not met
+        self.progress = met.after_batch(carry)
         self.predictor.image_shape = tuple(raw.shape[1:])
         self._moving = False
         return losses

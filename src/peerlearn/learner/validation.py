@@ -41,7 +41,7 @@ def check_state(learner: "OnlineLearner", state: State) -> None:
     _check_rngs(state)
     shape = _check_image_shape(state["image_shape"])
     _check_progress(learner, part("progress", state), shape)
-    _check_memory(learner, part("memory", state), shape, state["progress.first_met"])
+    _check_memory(learner, part("memory", state), shape)
     for i, peer in enumerate(learner.peers):
         _check_peer(f"peer{i}", peer, learner.optim, part(f"peer{i}", state))
 
@@ -131,7 +131,7 @@ def _check_progress(
 
 
 def _check_memory(
-    learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None, first_met: Tensor
+    learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None
 ) -> None:
     columns = part("columns", state)
     _count("memory.seen", state.get("seen"))
@@ -148,10 +148,8 @@ def _check_memory(
             raise UserError(f"memory.columns.x should be images of {shape} and is {_form(x)}")
         if y.dtype != torch.int64 or y.ndim != 1:
             raise UserError(f"memory.columns.y should be labels and is {_form(y)}")
-        if not bool(((y >= 0) & (y < len(first_met))).all()):
+        if not bool(((y >= 0) & (y < learner.method.stream.num_classes)).all()):
             raise UserError("memory.columns.y holds labels that do not exist")
-        if bool((first_met[y] < 0).any()):
-            raise UserError("memory.columns.y holds classes that have not been met")
         for name, kept in learner.method.stores.items():
             _check_kept(f"memory.columns.{name}", columns[name], learner, kept, rows=len(y))
     learner.memory.check_state(nest(state), learner.method.stream.num_classes)

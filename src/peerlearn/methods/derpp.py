@@ -83,13 +83,15 @@ class DERPP(Method[DarkDraw]):
 
     def loss(self, peer: Peer, draw: DarkDraw) -> Outcome:
         """The three terms; the last two only if something was replayed."""
-        answers = [Answer(g.x, peer.logits(g.x)) for g in draw.train]
-        loss = classification_loss(answers[0].logits, draw.train[0])
+        stream, *memory = draw.train
+        answers = [Answer(stream.x, peer.logits(stream.x))]
+        loss = classification_loss(answers[0].logits, stream)
         if draw.dark_x is not None and draw.dark_logits is not None:
-            loss = loss + self.settings.alpha * F.mse_loss(
-                peer.logits(draw.dark_x), draw.dark_logits
-            )
-            loss = loss + self.settings.beta * classification_loss(answers[1].logits, draw.train[1])
+            dark = F.mse_loss(peer.logits(draw.dark_x), draw.dark_logits)
+            loss = loss + self.settings.alpha * dark
+        for group in memory:
+            answers.append(Answer(group.x, peer.logits(group.x)))
+            loss = loss + self.settings.beta * classification_loss(answers[-1].logits, group)
         return Outcome(loss, answers, store={"logits": answers[0].logits.detach()})
 
     @override

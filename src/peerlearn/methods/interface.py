@@ -98,7 +98,7 @@ class Progress:
     """Where the stream stands, the present batch included. The learner keeps it.
 
     Args:
-        first_met: (C,), the task in which each class was first met, -1 before that.
+        first_met: (C,), the task in which each class was first learnt, -1 before that.
         task: number of the present task, from 0.
         step: batches of this task before the present one.
         batches: batches of all tasks before the present one.
@@ -126,7 +126,7 @@ class Progress:
         return self.seen & (self.first_met < self.task)
 
     def meeting(self, labels: Tensor) -> "Progress":
-        """Where it stands once a batch with these labels, (B,), has come in."""
+        """Where it stands while a batch with these labels, (B,), is learnt."""
         first_met = self.first_met.clone()
         first_met[labels] = torch.where(self.seen[labels], first_met[labels], self.task)
         return replace(self, first_met=first_met)

@@ -100,23 +100,36 @@ class OnPro(Method[OnProDraw]):
         group = draw.mixed or draw.stream
         pairs = [p for p in (draw.stream_pairs, draw.mixed_pairs) if p is not None]
         rows = embed(peer, pairs)
-        x = flip_grey_crop(group.x, peer.rng)
-        answer = Answer(x, peer.logits(x))
-        loss = classification_loss(answer.logits, group)
-        loss = loss + nt_xent_new(peer_similarity(peer, rows[0], weight), pairs[0].labels)
+        loss = nt_xent_new(peer_similarity(peer, rows[0], weight), pairs[0].labels)
         if len(rows) > 1:
             loss = loss + nt_xent(peer_similarity(peer, rows[1], weight), pairs[1].labels)
         loss = loss + self._of_stream(rows[0], draw.stream.y)
+        # Batches go forward in the order of the authors' code: running statistics depend on it.
+        if draw.plain is None:
+            contrast, carry = self._of_memory(peer, draw)
+            answer = self._answer(peer, group)
+        else:
+            answer = self._answer(peer, group)
+            contrast, carry = self._of_memory(peer, draw)
+        loss = loss + classification_loss(answer.logits, group) + contrast
+        return Outcome(loss, [answer], carry=carry)
+
+    def _answer(self, peer: Peer, group: LabelledImages) -> Answer:
+        x = flip_grey_crop(group.x, peer.rng)
+        return Answer(x, peer.logits(x))
+
+    def _of_memory(self, peer: Peer, draw: OnProDraw) -> tuple[Tensor, dict[str, Tensor]]:
+        """Prototype contrast of memory images, and their prototypes for the next batch."""
         plain = draw.plain
         if plain is None and len(draw.memory):
             plain = replayed(draw.memory.draw(self.settings.replay_batch, peer.rng))
         if plain is None:
-            return Outcome(loss, [answer])
+            return draw.stream.x.new_zeros(()), {}
         views = torch.cat([plain.x, flip_grey_crop(plain.x, peer.rng)])
         z = unit(peer.model.project(peer.model.features(views)))
         count = len(plain.y)
         contrast, prototypes = self._equilibrium(z[:count], z[count:], plain.y)
-        return Outcome(loss + contrast, [answer], carry={"prototypes": prototypes})
+        return contrast, {"prototypes": prototypes}
 
     def _of_stream(self, rows: Embedding, labels: Tensor) -> Tensor:
         """Prototype contrast of the unrotated stream images and their augmented versions."""
