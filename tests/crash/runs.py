@@ -111,12 +111,12 @@ def kills_at(calls: list[str], kill: Kill, ways: Iterable[str] = WAYS) -> list[K
 def end(code: int, work: Callable[[], int], out: Path) -> None:
     """See work in a copy of this process to an end with this code, or this signal, negative."""
     said = out.with_suffix(".said")
-    found = forked(work, said)
+    found = exit_code(fork(work, said))
     assert found == code, f"ended with {found}, not with {code}: {said.read_text()}"
 
 
-def forked(work: Callable[[], int], said: Path) -> int:
-    """Do some work in a copy of this process; its exit code, or the signal, negative.
+def fork(work: Callable[[], int], said: Path) -> int:
+    """Begin some work in a copy of this process; its number.
 
     said: the file that gets what it prints.
     """
@@ -124,7 +124,7 @@ def forked(work: Callable[[], int], said: Path) -> int:
     sys.stderr.flush()
     child = os.fork()
     if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return child
     code = 1
     try:
         signal.alarm(SECONDS)
@@ -141,6 +141,11 @@ def forked(work: Callable[[], int], said: Path) -> int:
         os._exit(code)
 
 
+def exit_code(child: int) -> int:
+    """Wait for a process to end; its exit code, or the signal, negative."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def run(out: Path, kill: Kill, calls: Path | None = None) -> int:
     with Layer(out, kill.stop, kill.how, STATIONS if kill.stations else ()) as layer:
         code = cli.main([*kill.small.words, "--out", str(out)])
@@ -150,19 +155,27 @@ def run(out: Path, kill: Kill, calls: Path | None = None) -> int:
 
 
 def prepare(methods: Iterable[str]) -> None:
-    """Make the runs of this process short and full of checkpoints, and do one of each method.
+    """Make the runs of this process save after every batch, and do one of each method.
 
     What that imports and reads is there, then, in every process that is forked from this one.
     """
     torch.set_num_threads(1)
-    running.CHECKPOINT_SECONDS, running.LOG_EVERY = -1.0, 1  # at every batch
-    few = _few(embedded.mini())
-    embedded.mini = lambda: few
+    running.CHECKPOINT_SECONDS = -1.0
+    data = embedded.mini()
+    embedded.mini = lambda: data
     with tempfile.TemporaryDirectory() as folder:
         for method in methods:
             with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
                 run(Path(folder), Kill(Small(method, 1), 0, "before"))
     gc.freeze()
+
+
+def prepare_smallest(methods: Iterable[str]) -> None:
+    """The same with a few images, and a line of the log after every batch."""
+    running.LOG_EVERY = 1
+    few = _few(embedded.mini())
+    embedded.mini = lambda: few
+    prepare(methods)
 
 
 def _few(data: Dataset, images: int = 100) -> Dataset:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crash.layer import WAYS, Layer
-from crash.runs import Kill, Small, end, finish, kill_and_finish, kills_at, prepare
+from crash.runs import Kill, Small, end, finish, kill_and_finish, kills_at, prepare_smallest
 from crash.saves import Save, calls_of, state_after
 from peerlearn import cli
 
@@ -25,7 +25,7 @@ SHORTEST = Kill(Small(METHOD, per_class=1), stop=0, how="before")
 def workers() -> Iterator[ProcessPoolExecutor]:
     """Two processes without threads, in which all is imported and can be forked."""
     processes = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(2, processes, prepare, ([METHOD],)) as pool:
+    with ProcessPoolExecutor(2, processes, prepare_smallest, ([METHOD],)) as pool:
         yield pool
 
 
