@@ -2,7 +2,9 @@
 
 import json
 import multiprocessing
+import os
 import random
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -284,3 +286,77 @@ def test_a_checkpoint_holds_no_pickle(build: Build, stream: ClassStream, tmp_pat
     learner.save(tmp_path)
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
     assert json.loads((tmp_path / "state.json").read_text())["format"] == "peerlearn-checkpoint"
+
+
+def test_a_learner_can_save_where_a_checkpoint_is_damaged(
+    build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    learner = build("er+ccldc")
+    learn_some(learner, stream, 2)
+    learner.save(tmp_path)
+    for content in ("", "{", "[" * 100_000, '{"format": "other"}', "\0"):
+        (tmp_path / "state.json").write_text(content)
+        learner.save(tmp_path, content)
+        again = build("er+ccldc")
+        assert again.load(tmp_path) == content
+        assert same(tensors(again), tensors(learner))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_others_may_read_a_checkpoint_as_the_umask_says(
+    umask: int, build: Build, tmp_path: Path
+) -> None:
+    before = os.umask(umask)
+    try:
+        build("er").save(tmp_path / "checkpoint")
+    finally:
+        os.umask(before)
+    for file in (tmp_path / "checkpoint").iterdir():
+        assert file.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_checkpoint_can_be_read_while_it_is_being_replaced(
+    build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    writer, reader = build("er"), build("er")
+    learn_some(writer, stream, 2)
+    writer.save(tmp_path, 0)
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(1, 60):
+            writer.save(tmp_path, number)
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    seen = [0]
+    try:
+        while not done.is_set():
+            seen.append(reader.load(tmp_path))
+    finally:
+        thread.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 5
+
+
+def test_a_folder_that_was_moved_is_loaded_from_where_it_is_now(
+    build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    learner, again = build("derpp"), build("derpp")
+    learn_some(learner, stream, 2)
+    learner.save(tmp_path / "here")
+    (tmp_path / "here").rename(tmp_path / "there")
+    again.load(tmp_path / "there")
+    assert same(tensors(again), tensors(learner))
+    with pytest.raises(UserError, match=r"no state\.json"):
+        again.load(tmp_path / "here")
+
+
+@pytest.mark.parametrize("path", ["", "~nosuchuser/x", "a\0b", "n" * 300])
+def test_a_path_that_cannot_be_is_refused_in_words(path: str, build: Build) -> None:
+    learner = build("er")
+    for call in (learner.save, learner.load):
+        with pytest.raises(UserError):
+            call(path)

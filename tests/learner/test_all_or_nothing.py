@@ -1,0 +1,210 @@
+"""A call that fails leaves no trace: the same call again does what it would have done at first."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from conftest import Build, learn_some, same, tensors
+
+from peerlearn import METHODS, ClassStream, OnlineLearner, StreamInfo, UserError, build_learner
+from peerlearn.memory import Reservoir
+from peerlearn.methods import ER
+from peerlearn.nets import ResNet18, small_net
+
+NAMES = [m + c for m in METHODS for c in ("", "+ccldc")] + ["er+untrained", "derpp+sdc"]
+
+
+def whole(learner: OnlineLearner) -> dict[str, Any]:
+    """Everything that it keeps: a copy of the tensors, and the numbers."""
+    others = {k: v for k, v in learner.state_dict().items() if not isinstance(v, torch.Tensor)}
+    return {"tensors": tensors(learner), "others": others, "cost": learner.cost}
+
+
+def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return (
+        same(a["tensors"], b["tensors"])
+        and a["others"].keys() == b["others"].keys()
+        and a["others"] == b["others"]
+        and a["cost"] == b["cost"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "updates"), [*((name, 1) for name in NAMES), ("er+ccldc", 2), ("gsa", 2), ("ocm", 2)]
+)
+def test_a_loss_that_is_not_finite_leaves_no_trace(
+    name: str, updates: int, build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unbroken, broken = build(name, updates=updates), build(name, updates=updates)
+    learn_some(unbroken, stream, batches=2)
+    learn_some(broken, stream, batches=2)
+    batch = list(stream.tasks[1])[-1]
+    for learner in (unbroken, broken):
+        learner.progress = replace(learner.progress, task=1, step=2)  # as if it had not ended
+    before = whole(broken)
+    loss, calls = broken.method.loss, []
+
+    def poisoned(peer: Any, draw: Any) -> Any:
+        calls.append(peer)
+        outcome = loss(peer, draw)
+        last = len(calls) == updates * len(broken.peers)  # all that could move has moved
+        return outcome._replace(loss=outcome.loss * float("nan")) if last else outcome
+
+    monkeypatch.setattr(broken.method, "loss", poisoned)
+    with pytest.raises(UserError, match="not finite any more"):
+        broken.learn(*batch)
+    assert len(calls) == updates * len(broken.peers)
+    assert equal(whole(broken), before)
+    monkeypatch.undo()
+    assert broken.learn(*batch) == unbroken.learn(*batch)
+    assert equal(whole(broken), whole(unbroken))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_exception_in_the_middle_of_a_step_leaves_no_trace(
+    error: type[BaseException],
+    build: Build,
+    stream: ClassStream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unbroken, broken = build("gsa+ccldc"), build("gsa+ccldc")
+    first, second, third = list(stream.tasks[0])[:3]
+    for learner in (unbroken, broken):
+        learner.learn(*first)
+        learner.learn(*second)
+    before = whole(broken)
+
+    def fails(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(broken.peers[1], "backward", fails)
+    with pytest.raises(error):
+        broken.learn(*third)
+    monkeypatch.undo()
+    assert equal(whole(broken), before)
+    assert all(p.grad is None for peer in broken.peers for p in peer.model.parameters())
+    assert broken.learn(*third) == unbroken.learn(*third)
+    assert equal(whole(broken), whole(unbroken))
+
+
+def test_a_step_that_broke_off_between_two_peers_must_be_mended_by_a_checkpoint(
+    build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    learner = build("er+ccldc")
+    first, second, third = list(stream.tasks[0])[:3]
+    learner.learn(*first)
+    learner.learn(*second)
+    learner.save(tmp_path)
+
+    def fails() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learner.peers[1], "step", fails)
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(*third)
+    monkeypatch.undo()
+    for call in (lambda: learner.learn(*third), lambda: learner.save(tmp_path), learner.end_task):
+        with pytest.raises(UserError, match=r"some have and some have not: load\(\) the last"):
+            call()
+    learner.load(tmp_path)
+    assert learner.learn(*third)
+
+
+def test_with_several_steps_per_batch_nothing_is_torn(
+    build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = build("er+ccldc", updates=2)
+    first, second = list(stream.tasks[0])[:2]
+    learner.learn(*first)
+    before = whole(learner)
+
+    def fails() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learner.peers[1], "step", fails)
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(*second)
+    assert equal(whole(learner), before)
+
+
+def test_an_end_of_a_task_that_fails_leaves_no_trace(
+    build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = build("ocm+ccldc")
+    for batch in list(stream.tasks[0])[:2]:
+        learner.learn(*batch)
+    before = whole(learner)
+
+    def fails() -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(learner.peers[1], "take_snapshot", fails)
+    with pytest.raises(RuntimeError):
+        learner.end_task()
+    assert equal(whole(learner), before)
+
+
+def test_a_memory_that_fails_at_the_first_batch_leaves_no_trace(
+    stream: ClassStream, tmp_path: Any
+) -> None:
+    class Moody(Reservoir):
+        name = "moody"
+        well = False
+
+        def slots(self, rows: Any, rng: Any) -> list[int]:
+            slots = super().slots(rows, rng)
+            if not self.well:
+                raise RuntimeError
+            return slots
+
+    memory = Moody(5)
+    learner = OnlineLearner(ER(stream.info), lambda: small_net(4), memory=memory)
+    batch = next(iter(stream.tasks[0]))
+    before = whole(learner)
+    with pytest.raises(RuntimeError):
+        learner.learn(*batch)
+    assert equal(whole(learner), before)
+    learner.save(tmp_path)
+    learner.load(tmp_path)
+    memory.well = True
+    learner.learn(*batch)
+    assert len(memory) == 5
+
+
+def test_a_memory_for_which_there_is_no_room_is_refused_before_the_step(build: Build) -> None:
+    learner = build("derpp", memory=10**13)
+    before = whole(learner)
+    with pytest.raises(UserError, match=r"10000000000000 rows .* GB, .*smaller memory"):
+        learner.learn(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.tensor([0, 1]))
+    assert equal(whole(learner), before)
+
+
+def test_one_image_that_batch_norm_cannot_take_is_refused_in_words() -> None:
+    learner = build_learner(
+        "derpp", StreamInfo(num_classes=4), lambda: ResNet18(4, width=4), memory=10
+    )
+    x, y = torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1])
+    before = whole(learner)
+    with pytest.raises(UserError, match=r"batch of one image of \(3, 8, 8\).*two images or more"):
+        learner.learn(x[:1], y[:1])
+    assert equal(whole(learner), before)
+    learner.learn(x, y)
+    before = whole(learner)
+    with pytest.raises(UserError, match="a batch of one image"):
+        learner.learn(x[:1], y[:1])
+    assert equal(whole(learner), before)
+
+
+def test_what_a_method_stores_without_saying_so_is_refused(stream: ClassStream) -> None:
+    class Silent(ER):
+        name = "silent"
+
+        def loss(self, peer: Any, draw: Any) -> Any:
+            return super().loss(peer, draw)._replace(store={"age": torch.zeros(10)})
+
+    learner = OnlineLearner(Silent(stream.info), lambda: small_net(4), memory=5)
+    batches = list(stream.tasks[0])
+    learner.learn(*batches[0])
+    with pytest.raises(UserError, match=r"silent: stores \['age'\], its `stores` says \[\]"):
+        learner.learn(*batches[1])
