@@ -1,0 +1,99 @@
+"""Files that are replaced whole, logs, locks and paths."""
+
+import fcntl
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from peerlearn.errors import UserError
+from peerlearn.storage import Log, locked, replace_file, user_path, write_file
+
+PROCESSES = multiprocessing.get_context("fork")
+
+
+def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    replace_file(tmp_path / "a", "one")
+    replace_file(tmp_path / "a", b"two")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "two")]
+
+
+def test_writes_that_the_system_cuts_short_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[:3]))
+    write_file(tmp_path / "a", "a longer text")
+    assert (tmp_path / "a").read_text() == "a longer text"
+
+
+def test_a_log_grows_and_knows_its_size(tmp_path: Path) -> None:
+    for line in ("one", "two"):
+        with Log(tmp_path / "log") as log:
+            log.add(line)
+            size = log.flush()
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
+    assert size == 8
+
+
+def hold(path: Path, seconds: float) -> None:
+    with locked(path):
+        path.with_suffix(".held").touch()
+        time.sleep(seconds)
+
+
+def test_who_waits_is_told_once(tmp_path: Path) -> None:
+    path, told = tmp_path / "lock", []
+    process = PROCESSES.Process(target=hold, args=(path, 0.5))
+    process.start()
+    while not path.with_suffix(".held").exists():
+        time.sleep(0.01)
+    with locked(path, lambda: told.append(1)):
+        assert not process.is_alive() or process.join(1) is None
+    assert told == [1]
+    with locked(path, lambda: told.append(2)):
+        assert told == [1]
+    process.join()
+
+
+def test_a_lock_whose_holder_was_killed_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    process = PROCESSES.Process(target=hold, args=(path, 60))
+    process.start()
+    while not path.with_suffix(".held").exists():
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    with locked(path, lambda: pytest.fail("it is held")):
+        pass
+
+
+def test_a_lock_that_fails_is_not_one_that_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with (
+        pytest.raises(OSError, match=r"not supported|has no locks"),
+        locked(tmp_path / "lock", lambda: pytest.fail("it is held")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [("", "is empty"), ("a\0b", r"a\\x00b: .*NUL"), ("~nosuchuser/a", "no such user")],
+)
+def test_paths_that_cannot_be(typed: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        user_path(typed)
+
+
+def test_a_home_folder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert user_path("~/a") == Path("/somewhere/a")
+    assert user_path(Path("a/b")) == Path("a/b")
