@@ -5,6 +5,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,13 +156,13 @@ def spoil_tree(tree: Any, rng: random.Random) -> Any:
                 continue
             how = rng.random()
             if how < 0.6:
-                place[key] = rng.choice(NASTY)
+                place[key] = deepcopy(rng.choice(NASTY))
             elif how < 0.75:
                 del place[key]
             elif isinstance(place, dict):
-                place[rng.choice((f"{key}x", "peer0.rng", "memory.columns.z", "9"))] = place[key]
+                place[rng.choice((f"{key}x", "peer0.rng", "memory.columns.z", "9"))] = deepcopy(place[key])
             else:
-                place.insert(key, rng.choice(NASTY))
+                place.insert(key, deepcopy(rng.choice(NASTY)))
             break
     return tree
 
