@@ -160,7 +160,8 @@ def spoil_tree(tree: Any, rng: random.Random) -> Any:
             elif how < 0.75:
                 del place[key]
             elif isinstance(place, dict):
-                place[rng.choice((f"{key}x", "peer0.rng", "memory.columns.z", "9"))] = deepcopy(place[key])
+                another = rng.choice((f"{key}x", "peer0.rng", "memory.columns.z", "9"))
+                place[another] = deepcopy(place[key])
             else:
                 place.insert(key, deepcopy(rng.choice(NASTY)))
             break
