@@ -20,6 +20,7 @@ from torch import Tensor
 
 from peerlearn.documents import Unreadable, from_json, read_text, require_file
 from peerlearn.errors import UserError
+from peerlearn.learner.undo import all_or_nothing
 from peerlearn.learner.validation import check_state
 from peerlearn.settings import flatten, settings_of
 from peerlearn.storage import flush_folder, replace_file, write_file
@@ -89,10 +90,12 @@ def load(learner: "OnlineLearner", folder: Path) -> Any:
     whole = {**state["state"], **tensors}
     try:
         check_state(learner, whole)
-        learner.take_state(whole)
-    except UserError as error:
+        with all_or_nothing(learner, "all"):
+            learner.load_state_dict(whole)
+    except Exception as error:  # a part of somebody else's may raise anything
+        why = error if isinstance(error, UserError) else f"does not fit ({type(error).__name__})"
         raise UserError(
-            f"checkpoint {folder}: {error}; build the learner with the network of the checkpoint, "
+            f"checkpoint {folder}: {why}; build the learner with the network of the checkpoint, "
             "or take an earlier copy of the folder"
         ) from error
     return state["extra"]

@@ -1,8 +1,7 @@
 """OnlineLearner: peers that learn a stream together."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from peerlearn.learner.inputs import (
 from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
 from peerlearn.learner.turns import Turns
+from peerlearn.learner.undo import all_or_nothing
 from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
@@ -35,8 +35,6 @@ from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.peer.seeding import generator, private_randomness
 from peerlearn.settings import flatten, nest
 from peerlearn.storage import user_path
-
-_IMAGES = "memory.columns."
 
 
 class OnlineLearner:
@@ -116,7 +114,7 @@ class OnlineLearner:
         names = dict.fromkeys(edge.by for edge in c.edges)
         self.teachers = {name: teacher(name) for name in names}
         self._turns = Turns()  # a step and an answer never have the weights together
-        self._moving = False  # whether weights are being moved, after which there is no way back
+        self.moving = False  # whether weights are being moved: some have, some have not
         models = [peer.model for peer in self.peers]
         self.predictor = Predictor(models, method, self.memory, self.device, self._turns)
 
@@ -127,7 +125,8 @@ class OnlineLearner:
 
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
         classes. Returns the losses by name, mean over the peers; empty if the method took no step.
-        If it raises, all is as it was before: the same call would do the same again.
+        If it raises, all is as before and the same call would do the same again; should it break
+        off in the moment in which weights move, the learner says so until a checkpoint is loaded.
         """
         with self._turns:
             self._refuse_torn()
@@ -138,50 +137,12 @@ class OnlineLearner:
             if self.image_shape is None:
                 self.memory.check_room(raw)
                 self._check_heads(raw[:1])
-            with self._all_or_nothing(weights=self.updates > 1):
+            # of several steps a later one may fail, when weights have moved
+            with all_or_nothing(self, "before weights" if self.updates == 1 else "all but images"):
                 return self._learn(raw, batch)
 
-    @contextmanager
-    def _all_or_nothing(self, *, weights: bool) -> Iterator[None]:
-        """If what is done within raises, become what it was before.
-
-        weights: also if weights may have moved by then, which takes a copy of all of them.
-        """
-        before = self._copy_of_all() if weights else self._copy_of_what_moves_first()
-        try:
-            yield
-        except BaseException:
-            for peer in self.peers:
-                peer.optimizer.zero_grad(set_to_none=True)
-            if weights or not self._moving:
-                self.load_state_dict({**self._unmoved(weights, before), **before})
-            raise
-        finally:
-            self.predictor.refresh()
-
-    def _copy_of_what_moves_first(self) -> State:
-        """A copy of all that a step moves before it comes to the weights."""
-        state = {f"rng.{name}": rng.get_state() for name, rng in self.rngs.items()}
-        for i, peer in enumerate(self.peers):
-            state |= prefixed(f"peer{i}", peer.moving_state())
-        for name, teacher in self.teachers.items():
-            state |= prefixed(f"teacher.{name}", teacher.moving_state())
-        return _copied(state | prefixed("memory", flatten(self.memory.state_dict())))
-
-    def _copy_of_all(self) -> State:
-        return _copied(self.state_dict())
-
-    def _unmoved(self, weights: bool, before: State) -> State:
-        """The part of the present state of which no copy was made: it is as it was."""
-        state = self.state_dict()
-        if not before["memory.seen"]:
-            state = {n: value for n, value in state.items() if not n.startswith(_IMAGES)}
-        if weights:
-            return {n: value for n, value in state.items() if n.startswith(_IMAGES)}
-        return {n: value for n, value in state.items() if ".buffers." not in n}
-
     def _refuse_torn(self) -> None:
-        if self._moving:
+        if self.moving:
             raise UserError(
                 "the last step broke off while weights were being moved, some have and some have "
                 "not: load() the last checkpoint, or build the learner anew"
@@ -201,7 +162,7 @@ class OnlineLearner:
         met = progress if outcomes else self.progress  # a batch that was skipped is not met
         self.progress = met.after_batch(carry)
         self.predictor.image_shape = tuple(raw.shape[1:])
-        self._moving = False
+        self.moving = False
         return losses
 
     def _update(
@@ -209,8 +170,6 @@ class OnlineLearner:
     ) -> tuple[dict[str, float], list[Outcome]]:
         """One step of every peer; all losses are computed before any of them moves."""
         c = self.collaboration
-        for peer in self.peers:  # a step that was interrupted may have left some
-            peer.optimizer.zero_grad(set_to_none=True)
         rng = self.rngs["draws"]
         draw = self.method.draw_for(self.peers, batch, self.memory, progress, rng)
         if draw is None:
@@ -237,7 +196,7 @@ class OnlineLearner:
                 f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
-        self._moving = True
+        self.moving = True
         for peer in self.peers:
             peer.step()
         for teacher in self.teachers.values():
@@ -298,7 +257,7 @@ class OnlineLearner:
                     "call it once, after the last batch of a task"
                 )
             self._refuse_torn()
-            with self._all_or_nothing(weights=True):
+            with all_or_nothing(self, "all but images"):
                 for peer in self.peers:
                     self.method.end_task(peer)
                 self.progress = self.progress.after_task()
@@ -382,19 +341,6 @@ class OnlineLearner:
             state |= prefixed(f"teacher.{name}", teacher.state_dict())
         return state
 
-    def take_state(self, state: State) -> None:
-        """Become the learner of a state from elsewhere, or stay as it is if that fails."""
-        with self._turns:
-            before = {n: v.clone() if isinstance(v, Tensor) else v for n, v in
-                      self.state_dict().items()}  # fmt: skip
-            try:
-                self.load_state_dict(state)
-            except Exception as error:
-                self.load_state_dict(before)
-                if isinstance(error, UserError):
-                    raise
-                raise UserError(f"does not fit ({type(error).__name__})") from error
-
     def load_state_dict(self, state: State) -> None:
         """Become the learner whose `state_dict()` this was."""
         with self._turns:
@@ -408,7 +354,7 @@ class OnlineLearner:
                 peer.load_state_dict(part(f"peer{i}", state))
             for name, teacher in self.teachers.items():
                 teacher.load_state_dict(part(f"teacher.{name}", state))
-            self._moving = False
+            self.moving = False
             self.predictor.refresh()
 
     def save(self, path: str | Path, extra: Any = None) -> None:
@@ -426,16 +372,8 @@ class OnlineLearner:
         The learner must have been built with the same settings; if anything does not fit, nothing
         is changed.
         """
-        return checkpoint.load(self, user_path(path))
-
-
-def _copied(state: State) -> State:
-    """A copy of a state; the images in memory are left out, what fails never gets to them."""
-    return {
-        name: value.clone() if isinstance(value, Tensor) else value
-        for name, value in state.items()
-        if not name.startswith(_IMAGES)
-    }
+        with self._turns:
+            return checkpoint.load(self, user_path(path))
 
 
 def _mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
