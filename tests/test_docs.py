@@ -120,8 +120,6 @@ WITHOUT_EXAMPLE = {
     "about": "a page shows it, add-a-method.md",
     "image_folder": "reads files",
     "huggingface": "needs the extra hf",
-    "ImageSet": "made by readers; toy_images shows it",
-    "Dataset": "made by readers, likewise",
 }
 
 

@@ -18,7 +18,14 @@ CHUNK = 1 << 24  # bytes that are digested at once
 class ImageSet:
     """Labelled images; label k is the class `class_names[k]`.
 
-    x: (N, 3, H, W) uint8, which may be backed by a memory map; y: (N,) int64.
+    Args:
+        x: images, (N, 3, H, W) uint8; may be backed by a memory map.
+        y: labels, (N,) int64.
+        class_names: the name behind every label.
+
+    >>> x, y = torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1])
+    >>> len(ImageSet(x, y, ("cat", "dog")).of_classes([1]))
+    1
     """
 
     x: Tensor
@@ -70,12 +77,24 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training set and a test set of the same classes; `train, test, name = data` unpacks it."""
+    """A training set and a test set of the same classes; `train, test, name = data` unpacks it.
+
+    Args:
+        train: images to learn from.
+        test: images to be tested on.
+        name: of the data set.
+        notes: what was decided while reading it, in sentences for the user.
+
+    >>> from peerlearn.data import toy_images
+    >>> train, test, name = toy_images()
+    >>> name
+    'toy'
+    """
 
     train: ImageSet
     test: ImageSet
     name: str
-    notes: tuple[str, ...] = ()  # what was decided while reading it, in sentences for the user
+    notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.train, self.test, self.name))
