@@ -1,6 +1,8 @@
 """Runs the command inside the process of a test, or in one that the test kills."""
 
 import os
+import sys
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,22 @@ def run_small(out: Path, *words: str, method: str = "er_ace+ccldc") -> int:
 def run_small_and_exit(out: Path, method: str) -> None:
     """The same as a process of its own."""
     raise SystemExit(run_small(out, method=method))
+
+
+def run_beside_others(out: Path, said: Path, method: str, seconds: float, together: Any) -> None:
+    """A process that takes at least some seconds for each batch; what it says goes to a file.
+
+    together: a barrier at which it waits for the others, or None.
+    """
+    learn = running.OnlineLearner.learn
+
+    def slowly(learner: Any, x: Any, y: Any) -> Any:
+        time.sleep(seconds)
+        return learn(learner, x, y)
+
+    running.OnlineLearner.learn = slowly  # type: ignore[method-assign]
+    if together is not None:
+        together.wait()
+    with said.open("w") as sys.stderr:
+        code = run_small(out, "--net", "small", method=method)
+    raise SystemExit(code)
