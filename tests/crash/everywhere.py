@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crash.runs import (
     Finished,
@@ -19,9 +19,17 @@ from crash.runs import (
 )
 
 METHODS = ("er+ccldc", "onpro")
-PER_CLASS = 3  # three batches in each of two tasks
+BATCHES = 3  # of each task
 
 Say = Callable[[str], None]
+
+
+class Part(NamedTuple):
+    """A run, from its beginning or from where it was killed, and the calls that it makes."""
+
+    name: str
+    kill: Kill
+    calls: list[str]
 
 
 def kill_everywhere(jobs: int, scratch: Path, say: Say) -> dict[str, Any]:
@@ -30,31 +38,35 @@ def kill_everywhere(jobs: int, scratch: Path, say: Say) -> dict[str, Any]:
     processes = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(jobs, processes, prepare_smallest, (METHODS,)) as workers:
         for method in METHODS:
-            new = Kill(Small(method, PER_CLASS), 0, "before", stations=True)
+            new = Kill(Small(method, BATCHES), 0, "before", stations=True)
             whole = workers.submit(finish, new, scratch).result()
-            half_way = new._replace(stop=_half_way(whole), begun=None)
-            begun = scratch / f"{method}-begun" / "runs"
-            begun.parent.mkdir()
-            workers.submit(kill_only, half_way, begun).result()
-            goes_on = new._replace(begun=begun)
-            rest = workers.submit(finish, goes_on, scratch).result()
-            for name, kill, run in (("new", new, whole), ("goes on", goes_on, rest)):
-                kills = kills_at(run.calls, kill)
-                ends = [workers.submit(kill_and_finish, one, scratch) for one in kills]
-                for i, (one, end) in enumerate(zip(kills, ends, strict=True)):
-                    fault = _fault(end, whole)
-                    found["kills"] += 1
-                    found["equal"] += not fault
-                    if fault:
-                        where = f"{method}, {name}, {one.how} {run.calls[one.stop - 1]}: {fault}"
-                        found["faults"].append(where)
-                        say(where)
+            for part in (Part("new", new, whole.calls), _goes_on(new, whole, workers, scratch)):
+                kills = kills_at(part.calls, part.kill)
+                faults = []
+                ends = [workers.submit(kill_and_finish, kill, scratch) for kill in kills]
+                for i, (kill, end) in enumerate(zip(kills, ends, strict=True)):
+                    if fault := _fault(end, whole):
+                        where = f"{kill.how} {part.calls[kill.stop - 1]}"
+                        faults.append(f"{method}, {part.name}, {where}: {fault}")
+                        say(faults[-1])
                     if i % 50 == 0:
-                        say(f"{method}, {name}: {i} of {len(kills)} kills")
-                points = dict(Counter(call.split()[0] for call in run.calls))
-                total = {"points": len(run.calls), "kills": len(kills)}
-                found["runs"].append({"method": method, "run": name, **total, "calls": points})
+                        say(f"{method}, {part.name}: {i} of {len(kills)} kills")
+                found["kills"] += len(kills)
+                found["equal"] += len(kills) - len(faults)
+                found["faults"] += faults
+                kinds = dict(Counter(call.split()[0] for call in part.calls))
+                run = {"method": method, "run": part.name, "points": len(part.calls)}
+                found["runs"].append({**run, "kills": len(kills), "calls": kinds})
     return found
+
+
+def _goes_on(new: Kill, whole: Finished, workers: ProcessPoolExecutor, scratch: Path) -> Part:
+    """The rest of a run that was killed half-way."""
+    begun = scratch / f"{new.small.method}-begun" / "runs"
+    begun.parent.mkdir()
+    workers.submit(kill_only, new._replace(stop=_half_way(whole)), begun).result()
+    rest = new._replace(begun=begun)
+    return Part("goes on", rest, workers.submit(finish, rest, scratch).result().calls)
 
 
 def _half_way(run: Finished) -> int:

@@ -25,9 +25,9 @@ from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.experiment import run as running
 from peerlearn.experiment.evaluate import Scores
 
-# Two tasks of a few batches, and a net that costs nothing.
+# A net that costs nothing, and a few images.
 WORDS = [
-    *("--data", "mini", "--net", "small", "--width", "1", "--tasks", "2", "--batch", "5"),
+    *("--data", "mini", "--net", "small", "--width", "1", "--batch", "5"),
     *("--memory", "20", "--test-per-class", "2", "--threads", "1"),
 ]
 # where a run is at work without writing: at its start, in a step, while it evaluates
@@ -42,14 +42,15 @@ SECONDS = 120  # after which a process counts as one that hangs
 
 
 class Small(NamedTuple):
-    """A run of a few batches."""
+    """A run of two tasks of a few batches."""
 
     method: str
-    per_class: int  # training images; 5 are a batch of each task
+    batches: int  # of each task
 
     @property
     def words(self) -> list[str]:
-        return ["run", self.method, *WORDS, "--train-per-class", str(self.per_class)]
+        size = ["--tasks", "2", "--train-per-class", str(self.batches)]
+        return ["run", self.method, *WORDS, *size]
 
 
 class Kill(NamedTuple):

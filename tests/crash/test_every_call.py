@@ -18,7 +18,7 @@ from crash.saves import Save, calls_of, state_after
 from peerlearn import cli
 
 METHOD = "er+ccldc"
-SHORTEST = Kill(Small(METHOD, per_class=1), stop=0, how="before")
+SHORTEST = Kill(Small(METHOD, batches=1), stop=0, how="before")
 
 
 @pytest.fixture(scope="module")
