@@ -1,17 +1,24 @@
 """What a person meets at the command line: one line that helps, and exit code 2."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from command import SMALL, command
+from fabricate import config_of
+
+from peerlearn.records import read
+from peerlearn.records.folder import run_path
+from peerlearn.results import formats
 
 
 def refuse(capsys: pytest.CaptureFixture[str], says: str, *words: str) -> None:
     assert command(*words) == 2
     said = capsys.readouterr()
     assert said.err.count("\n") == 1
+    assert said.err[:-1].isprintable()
     assert says in said.err
     assert not said.out
 
@@ -53,10 +60,22 @@ def refuse(capsys: pytest.CaptureFixture[str], says: str, *words: str) -> None:
         ("run derpp --alpha -1", "--alpha: alpha must be at least 0"),
         ("run er --device warp", "device 'warp' cannot be used"),
         ("run er --threads -1", "--threads: threads must be at least 0"),
-        ("run er --threads 100000", "--threads: threads must be at most 4096"),
+        ("run er --threads 100000", "--threads: threads must be at most 1024"),
         ("run er --precision bf16", "needs device='cuda'"),
         ("run", "see peerlearn run --help"),
         ("run --lr 0.1", "run: name a method"),
+        ("run zzzzz", "there is no method 'zzzzz'; known: derpp, er, er_ace"),
+        ("run er --zzz 1", "--zzz: there is no setting 'zzz'; see peerlearn run er --help"),
+        ("run er --width 1000000", "--width: width must be at most 4096, got '1000000'"),
+        ("run er --weight_decay nan", "--weight_decay: weight_decay must be a finite number"),
+        ("run er+ccldc --peers 1000", "--peers: peers must be at most 64"),
+        ("run er+ccldc --stages 1000000", "--stages: chain.stages must be at most 100"),
+        ("run er+ccldc --ops 1000000", "--ops: chain.ops must be at most 100"),
+        ("run er --tasks 1000000", "--tasks: tasks must be at most 500"),
+        ("run er --seed 4294967296", "--seed: seed must be at most 4294967295"),
+        (f"run er --seeds {'9' * 5000}", "beyond the largest seed, 4294967295"),
+        (f"run er --seeds 0-{'9' * 5000}", "beyond the largest seed, 4294967295"),
+        ("table runs --zzz", "table: there is no --zzz; known: --help, --format, --json"),
         ("table nowhere", "nowhere: no such folder"),
         ("report nowhere", "nowhere: no such folder"),
         ("data get", "name a data set"),
@@ -77,6 +96,76 @@ def test_what_cannot_be_is_refused_in_one_line_and_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     refuse(capsys, says, *words.split())
     assert list(tmp_path.iterdir()) == []
+
+
+LONG = "a" * 300
+PLACES = [  # where a command takes a path
+    "run er --out {}", "run er --data {}", "run er --data cifar10 --root {}", "run er --config {}",
+    "run er --plugin {}", "run er --tensorboard {}", "run {}.py:Mine", "run er --net {}.py:net",
+    "table {}", "report {}", "data check {}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", PLACES)
+@pytest.mark.parametrize(
+    "typed",
+    [LONG, "~nosuchuser/x", "loop", "loop/x", "a\0b", "", "pipe", f"{'b/' * 3000}c"],
+    ids=["long", "user", "loop", "in a loop", "NUL", "empty", "pipe", "deep"],
+)
+def test_a_path_that_cannot_be_is_refused_in_one_line(
+    words: str,
+    typed: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    first, *rest = (word.format(typed) for word in words.split())
+    refuse(capsys, "", first, *(SMALL if first == "run" else ()), *rest)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["loop", "pipe"]
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(5, "Input/output error", "disk"), "disk: Input/output error; see to the file"),
+        (OSError("no words"), "no words; see to"),
+        (MemoryError(), "the memory does not suffice; take a smaller --memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "the memory does not suffice"),
+    ],
+)
+def test_what_the_world_outside_refuses_is_told_in_one_line(
+    error: Exception,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(formats, "render", fail)
+    monkeypatch.setattr(read, "read_runs", lambda _: [])
+    refuse(capsys, says, "table", "runs")
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(read, "read_runs", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        command("table", "runs")
+
+
+def test_a_method_with_a_very_long_name_has_a_folder(tmp_path: Path) -> None:
+    config = config_of("m" * 300, "d" * 300, 200, 0, {}, "f00d", {})
+    other = config_of("m" * 301, "d" * 300, 200, 0, {}, "f00d", {})
+    places = [run_path(tmp_path, one) for one in (config, other)]
+    assert places[0] != places[1]
+    for place in places:
+        place.mkdir(parents=True)
 
 
 def test_an_output_folder_that_cannot_be_written_is_refused(
@@ -132,6 +221,27 @@ def test_help_tells_the_values_that_a_method_would_run_with(
     said = capsys.readouterr().out
     assert "--momentum" in said
     assert "--stem" not in said
+
+
+def test_the_command_is_also_a_module() -> None:
+    words = [sys.executable, "-m", "peerlearn", "list", "methods"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "er_ace" in done.stdout
+    words[-2:] = ["dance"]
+    assert subprocess.run(words, check=False, capture_output=True).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("methods", "er_ace"), ("wrappers", "ccldc"), ("data", "imagenet100")]
+)
+def test_each_kind_can_be_listed_alone(
+    kind: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("list", kind) == 0
+    listed = capsys.readouterr().out
+    assert name in listed
+    assert "resnet18" not in listed
 
 
 def test_everything_there_is_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:

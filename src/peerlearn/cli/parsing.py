@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
     @override
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            problem = f"{self.prog}: there is no {action.metavar or action.dest} {value!r:.60}"
+            problem = f"there is no {action.metavar or action.dest} {value!r:.60}"
             raise UserError(did_you_mean(problem, str(value), action.choices))
 
     def split(self, words: Sequence[str]) -> tuple[list[str], list[Flag]]:

@@ -223,6 +223,8 @@ def _choices(given: Iterable[Given]) -> dict[str, Any]:
         key = ALIASES.get(name, name)
         if key in ("data", "profile", *_PARTS):
             found[key] = str(item.value)
+            if not found[key]:
+                raise UserError(f"{item.where}: is empty; give it a name, or leave it out")
     return found
 
 

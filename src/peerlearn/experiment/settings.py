@@ -35,7 +35,7 @@ class MachineSettings(Settings):
 
     device: str = setting("cpu", "cpu or cuda")
     precision: Precision = setting("fp32", "fp32; on cuda also bf16 or fp16")
-    threads: int = setting(0, "of the processor; 0 for all", ge=0, le=4096)
+    threads: int = setting(0, "of the processor; 0 for all", ge=0, le=1024)
 
 
 class StreamSettings(Settings):
