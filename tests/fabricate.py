@@ -62,6 +62,7 @@ def config_of(
     given: Mapping[str, Any],
     fingerprint: str,
     plugins: Mapping[str, str],
+    old_fingerprint: str = "",
 ) -> Config:
     """The settings of a run, some of them given by hand."""
     base, plus, wrapper = method.partition("+")
@@ -85,6 +86,7 @@ def config_of(
         settings=settings | dict(given),
         origins=origins | dict.fromkeys(given, "flag"),
         fingerprint=fingerprint,
+        old_fingerprint=old_fingerprint,
         plugins=dict(plugins),
     )
 
@@ -122,13 +124,16 @@ def fabricate(
     names: list[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     fingerprint: str = "f00d",
+    old_fingerprint: str = "",
     plugins: Mapping[str, str] | None = None,
     chance: bool = False,
     matrix: list[list[float]] | None = None,
 ) -> Path:
     """Write one run folder; `reached` tasks of a run that is still running."""
     given = dict(settings or {}) | ({"stream.tasks": tasks} if tasks != 5 else {})
-    config = config_of(method, data, memory, seed, given, fingerprint, plugins or {})
+    config = config_of(
+        method, data, memory, seed, given, fingerprint, plugins or {}, old_fingerprint
+    )
     base, _, extra = method.partition("+")
     peers = 2 if extra in ("ccldc", "ccl") else 1
     rng = random.Random(f"{method} {data} {memory} {seed} {sorted(map(str, given.items()))}")

@@ -40,11 +40,11 @@ from peerlearn.settings import flatten
 R = TypeVar("R", bound=Record)
 LONGEST_FILES = {  # in bytes; far above what a run writes, and read within a second or two
     "config.yaml": MOST_YAML_BYTES,
-    "summary.json": 1 << 24,
+    "summary.json": 1 << 23,
     "accuracy.json": 1 << 25,
     "environment.json": 1 << 20,
 }
-MOST_STEPS = 20_000  # lines of a log that are looked at, evenly spread over a longer one
+MOST_STEPS = 10_000  # lines of a log that are looked at, evenly spread over a longer one
 BRIEF = reprlib.Repr()
 BRIEF.maxstring = BRIEF.maxother = 60
 ROUNDING = 1e-9  # metrics closer than this are equal

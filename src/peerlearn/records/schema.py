@@ -17,8 +17,9 @@ from pydantic import (
 SCHEMA = 2  # of config.yaml and summary.json; 1, with flat settings, can still be read
 ACCURACY_SCHEMA = 1  # accuracy.json has not changed since
 MOST_TASKS = 500  # rows of a matrix
-MOST_CLASSES = 100_000
-MOST_NAMES = 1000  # of metrics, settings, losses
+MOST_CLASSES = 25_000
+MOST_NAMES = 1000  # of metrics or settings
+MOST_LOSSES = 100
 LARGEST = 1e100  # beyond all that is measured, and its square is still a number
 
 Status = Literal["running", "done", "failed"]
@@ -127,8 +128,15 @@ class Cost(Record):
         return values
 
 
+def _even(rows: list[list[int]]) -> list[list[int]]:
+    if len(set(map(len, rows))) > 1:
+        raise ValueError("memory_classes has rows of different lengths")
+    return rows
+
+
 _Row = Annotated[list[Count], Field(max_length=MOST_CLASSES, fail_fast=True)]
-Counts = Annotated[list[_Row], Field(max_length=MOST_TASKS, fail_fast=True)]
+_CountRows = Annotated[list[_Row], Field(max_length=MOST_TASKS, fail_fast=True)]
+Counts = Annotated[_CountRows, AfterValidator(_even)]
 
 
 class Summary(Record):
@@ -188,7 +196,7 @@ class Step(Record):
     """A line of steps.jsonl: a logged step, its losses by name."""
 
     batch: Count
-    losses: Numbers
+    losses: Annotated[Numbers, Field(max_length=MOST_LOSSES)]
 
 
 _Seconds = Annotated[float, Field(ge=0, le=LARGEST)]

@@ -16,6 +16,8 @@ from peerlearn.results.series import Group, Series
 BINS = 120  # points of a loss curve; each is the mean of what lies in its bin
 MANY_CLASSES = 20  # above this, the memory is shown by task instead of by class
 WIDE_MATRIX = 8  # tasks; larger matrices get more room
+MOST_TASKS = 200  # that a chart can show
+MOST_CHARTS = 24  # of losses
 LOG_FROM = 20.0  # a loss that spans more than this factor is drawn on a log axis
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -31,7 +33,7 @@ def mean_memory(series: Series) -> list[list[float]]:
     """Stored images per task and class slot, mean over the drawn runs."""
     kept = [run.summary.memory_classes for run in series.drawn]
     rows = zip(*(stored for stored in kept if stored), strict=False)
-    return [[fmean(slot) for slot in zip(*row, strict=False)] for row in rows]
+    return [[sum(slot) / len(slot) for slot in zip(*row, strict=False)] for row in rows]
 
 
 def matrices(group: Group, ids: Iterator[int]) -> Html | None:
@@ -41,6 +43,8 @@ def matrices(group: Group, ids: Iterator[int]) -> Html | None:
         return None
     top = max(a for s in shown for run in s.drawn for row in run.matrix for a in row)
     room = max(len(run.matrix) for s in shown for run in s.drawn)
+    if room > MOST_TASKS:
+        return too_many(room)
     items = []
     for series in shown:
         panels = []
@@ -97,12 +101,16 @@ def memory(group: Group) -> Html | None:
         bars = mean_memory(series)
         if not any(map(any, bars)):
             continue
-        parts = max(1, series.drawn[0].accuracy.classes_per_task)
-        names = slot_names(series, max(map(len, bars)))
-        if len(names) > MANY_CLASSES:
+        parts, slots = max(1, series.drawn[0].accuracy.classes_per_task), len(bars[0])
+        if max(len(bars), slots // parts) > MOST_TASKS:
+            items.append(too_many(max(len(bars), slots // parts)))
+            continue
+        if slots > MANY_CLASSES:
             bars = [by_task(bar, parts) for bar in bars]
-            names = [f"task {t + 1}" for t in range(max(map(len, bars)))]
+            names = [f"task {t + 1}" for t in range(len(bars[0]))]
             parts = 1
+        else:
+            names = slot_names(series, slots)
         image = stacked_bars(
             bars,
             names=names,
@@ -115,6 +123,11 @@ def memory(group: Group) -> Html | None:
         head = ["Images of", *(f"after task {t + 1}" for t in range(len(bars)))]
         items.append(figure(image, head, rows, caption=named(series)))
     return tag("div", items, class_="charts") if items else None
+
+
+def too_many(tasks: int) -> Html:
+    """What to say instead of a chart."""
+    return tag("p", f"There are {tasks} tasks, more than the {MOST_TASKS} that can be drawn.")
 
 
 def slot_names(series: Series, slots: int) -> list[str]:
@@ -140,7 +153,7 @@ def losses(group: Group, looks: Looks) -> Html | None:
     names = list(dict.fromkeys(name for step in steps for name in step.losses))
     end = max((step.batch for step in steps), default=0) + 1
     items = []
-    for name in names:
+    for name in names[:MOST_CHARTS]:
         curves = [(s, binned(s, name, end)) for s in group.series]
         lines = [Line(named(s), looks[s.name], c, marks=False) for s, c in curves if c]
         if not any(y for line in lines for _, y in line.points):

@@ -70,7 +70,8 @@ class Series:
     @property
     def drawn(self) -> list[RunRecord]:
         """The finished runs, or, while there is none, what the others have so far."""
-        return self.done or [run for run in self.runs if run.matrix]
+        begun = [run for run in self.runs if run.matrix]
+        return [run for run in begun if run.done] or begun
 
     @property
     def seeds(self) -> tuple[int, ...]:
