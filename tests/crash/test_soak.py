@@ -17,3 +17,10 @@ def test_what_grows_is_named() -> None:
     more = flat._replace(files=6, objects=1011, folder=1009)
     assert grown([flat] * 8) == []
     assert grown([flat] * 7 + [more]) == ["files", "objects"]
+
+
+def test_memory_that_is_given_back_has_not_grown() -> None:
+    flat = Sample(step=0, resident=1000, files=5, threads=1, objects=1000, folder=1000)
+    more = flat._replace(resident=1100)
+    assert grown([flat] * 7 + [more]) == []
+    assert grown([flat] * 6 + [more] * 2) == ["resident"]
