@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import SMALL, command
-from fabricate import config_of
+from fabricate import config_of, fabricate
 
 from peerlearn.records import read
 from peerlearn.records.folder import run_path
@@ -221,6 +221,16 @@ def test_help_tells_the_values_that_a_method_would_run_with(
     said = capsys.readouterr().out
     assert "--momentum" in said
     assert "--stem" not in said
+
+
+def test_a_narrow_encoding_is_no_fault(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        fabricate(tmp_path, "er", seed=seed)
+    words = [sys.executable, "-m", "peerlearn", "table", str(tmp_path)]
+    narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=narrow)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\xb1" in done.stdout
 
 
 def test_the_command_is_also_a_module() -> None:

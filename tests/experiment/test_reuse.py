@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,17 @@ class TestTheSameImages:
         assert command(*methods, *QUICK, "--out", str(tmp_path / "runs")) == 0
         assert len(list(tmp_path.rglob("summary.json"))) == 4
         assert len(seen) == 1
+
+
+    def test_have_their_notes_told_once_before_the_first_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        told = replace(load(draw_pets(tmp_path / "pets")), notes=("every fifth is for testing",))
+        monkeypatch.setattr(images, "load", lambda *_, **__: told)
+        assert learn_pets(tmp_path / "pets", tmp_path / "runs", "--seeds", "0-1") == 0
+        said = capsys.readouterr().err
+        assert said.startswith("every fifth is for testing\nrun 1 of 2, er pets m4")
+        assert said.count("every fifth") == 1
 
 
 @pytest.fixture(scope="module")

@@ -111,8 +111,7 @@ class RunFolder:
                 held.enter_context(locked(self.path / ".lock", waiting))
             except OSError as error:
                 raise UserError(
-                    f"{self.path}: cannot be locked ({error.strerror}); choose an --out on another "
-                    "file system"
+                    f"{self.path}: cannot be locked ({error.strerror}); choose another --out"
                 ) from error
             yield
 
