@@ -71,7 +71,7 @@ def refuse(capsys: pytest.CaptureFixture[str], says: str, *words: str) -> None:
         ("run er+ccldc --peers 1000", "--peers: peers must be at most 64"),
         ("run er+ccldc --stages 1000000", "--stages: chain.stages must be at most 100"),
         ("run er+ccldc --ops 1000000", "--ops: chain.ops must be at most 100"),
-        ("run er --tasks 1000000", "--tasks: tasks must be at most 500"),
+        ("run er --tasks 1000000", "--tasks: tasks must be at most 300"),
         ("run er --seed 4294967296", "--seed: seed must be at most 4294967295"),
         (f"run er --seeds {'9' * 5000}", "beyond the largest seed, 4294967295"),
         (f"run er --seeds 0-{'9' * 5000}", "beyond the largest seed, 4294967295"),

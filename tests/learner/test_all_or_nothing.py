@@ -1,7 +1,7 @@
 """A call that fails leaves no trace: the same call again does what it would have done at first."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -128,6 +128,58 @@ def test_with_several_steps_per_batch_nothing_is_torn(
     assert equal(whole(learner), before)
 
 
+def test_a_step_that_broke_off_while_images_were_stored_must_be_mended_too(
+    build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    learner = build("er+ccldc", updates=2)
+    first, second = list(stream.tasks[0])[:2]
+    learner.learn(*first)
+    learner.save(tmp_path)
+    keep = learner.memory.keep
+
+    def fails(*rows: Any) -> None:
+        keep(*rows)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learner.memory, "keep", fails)
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(*second)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match=r"while it moved images.*load\(\)"):
+        learner.learn(*second)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UserError, match="no state"):
+        learner.load(tmp_path / "other")
+    with pytest.raises(UserError, match="while it moved images"):
+        learner.save(tmp_path)
+    learner.load(tmp_path)
+    assert learner.learn(*second)
+
+
+def test_a_load_that_fails_does_not_mend_what_is_torn(
+    build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    learner = build("er")
+    for batch in list(stream.tasks[0])[:2]:
+        learner.learn(*batch)
+    learner.save(tmp_path)
+    learner.moving = "weights"
+    load, calls = learner.memory.load_state_dict, []
+
+    def fails_once(*state: Any) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError
+        load(*state)
+
+    monkeypatch.setattr(learner.memory, "load_state_dict", fails_once)
+    with pytest.raises(UserError, match=r"does not fit \(RuntimeError\)"):
+        learner.load(tmp_path)
+    assert learner.moving == "weights"
+    learner.load(tmp_path)
+    assert learner.moving == ""
+
+
 def test_an_end_of_a_task_that_fails_leaves_no_trace(
     build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,8 +255,15 @@ def test_what_a_method_stores_without_saying_so_is_refused(stream: ClassStream) 
         def loss(self, peer: Any, draw: Any) -> Any:
             return super().loss(peer, draw)._replace(store={"age": torch.zeros(10)})
 
+    class Wrong(Silent):
+        name = "wrong"
+        stores: ClassVar[Any] = {"age": (3,)}
+
     learner = OnlineLearner(Silent(stream.info), lambda: small_net(4), memory=5)
     batches = list(stream.tasks[0])
     learner.learn(*batches[0])
     with pytest.raises(UserError, match=r"silent: stores \['age'\], its `stores` says \[\]"):
         learner.learn(*batches[1])
+    learner = OnlineLearner(Wrong(stream.info), lambda: small_net(4), memory=0)
+    with pytest.raises(UserError, match=r"'age' should be floats \(10, 3\) and is .*\(10,\)"):
+        learner.learn(*batches[0])

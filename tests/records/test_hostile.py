@@ -94,7 +94,7 @@ def change(path: Path, edit: Callable[[Any], object]) -> None:
         ("summary.json", lambda s: s.update(peers=[["x"]] * 100_000)),
         ("summary.json", lambda s: s.update(memory_classes=[[1], [1, 2]])),
         ("summary.json", lambda s: s.update(memory_classes=[[HUGE]])),
-        ("summary.json", lambda s: s.update(memory_classes=[[1] * 4000] * 400)),
+        ("summary.json", lambda s: s.update(memory_classes=[[1] * 4000] * 300)),
         ("accuracy.json", lambda a: a.update(ensemble=[0.5] * 1_000_000)),
         ("accuracy.json", lambda a: a.update(ensemble=[[0.5]] * 100_000)),
         ("accuracy.json", lambda a: a.update(ensemble=[])),
@@ -104,7 +104,7 @@ def change(path: Path, edit: Callable[[Any], object]) -> None:
         ("accuracy.json", lambda a: a.update(classes_per_task=10**18)),
         ("accuracy.json", lambda a: a.update(class_names=["x"] * 1_000_000)),
         ("accuracy.json", lambda a: a.update(
-            ensemble=[[0.5] * (i + 1) for i in range(400)], class_names=["x"] * 800)),
+            ensemble=[[0.5] * (i + 1) for i in range(300)], class_names=["x"] * 600)),
         ("environment.json", lambda e: e.update(torch=HUGE)),
         ("environment.json", lambda e: e.update(command={"a": [None]})),
     ],

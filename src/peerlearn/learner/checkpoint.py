@@ -18,7 +18,7 @@ from safetensors.torch import load as deserialized
 from safetensors.torch import save as serialized
 from torch import Tensor
 
-from peerlearn.documents import Unreadable, from_json, read_text, require_file
+from peerlearn.documents import MOST_BYTES, Unreadable, from_json, read_text, require_file
 from peerlearn.errors import UserError
 from peerlearn.learner.undo import all_or_nothing
 from peerlearn.learner.validation import check_state
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 FORMAT = "peerlearn-checkpoint"
 SCHEMA = 2
 _KEYS = {"tensors": str, "sha256": str, "settings": dict, "state": dict}
+MOST_EXTRA = MOST_BYTES // 2
 _TENSOR_FILES = ("tensors-0.safetensors", "tensors-1.safetensors")
+
+
+class _LostError(UserError):
+    """There is no checkpoint in a folder, or what is left of one."""
 
 
 def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
@@ -39,10 +44,11 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
 
     extra: anything JSON can hold, kept with it.
     """
+    _check_extra(extra)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         spare, used = _TENSOR_FILES
-        with suppress(UserError):  # there is none, or none that could be lost
+        with suppress(_LostError):  # nothing is there that could be lost
             if _read_state(folder)["tensors"] == spare:
                 spare, used = used, spare
         whole = learner.state_dict()
@@ -67,6 +73,17 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
             f"checkpoint {folder}: cannot be written ({error}); the last one that was is still "
             "valid. Free some space, or save to another folder"
         ) from error
+
+
+def _check_extra(extra: Any) -> None:
+    """Refuse now what could not be read later."""
+    try:
+        text = json.dumps({"extra": extra})
+        if len(text) > MOST_EXTRA:
+            raise ValueError(f"over {MOST_EXTRA} bytes")
+        from_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"extra: cannot be kept as JSON ({error}); keep less or simpler") from error
 
 
 def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -121,23 +138,28 @@ def settings(learner: "OnlineLearner") -> dict[str, Any]:
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What state.json says, and the tensors that it names."""
+    before = None
     while True:
         state = _read_state(folder)
         path = folder / state["tensors"]
-        try:
-            require_file(path)
-            content = path.read_bytes()
-        except (OSError, Unreadable):
-            content = b""
+        content = _content(path)
         if hashlib.sha256(content).hexdigest() == state["sha256"]:
             break
-        if _read_state(folder) == state:
+        if state == before:
             raise _damaged(folder, f"{path.name} is missing, cut short or damaged")
-        # a process that saves there has replaced both in the meantime: look again
+        before = state  # a process that saves there may have replaced both: look again
     try:
         return state, deserialized(content)
     except Exception as error:  # a doctored file may raise anything
         raise _damaged(folder, f"{path.name} holds no tensors ({type(error).__name__})") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        require_file(path)
+        return path.read_bytes()
+    except (OSError, Unreadable, MemoryError):
+        return b""
 
 
 def _read_state(folder: Path) -> dict[str, Any]:
@@ -146,7 +168,7 @@ def _read_state(folder: Path) -> dict[str, Any]:
         require_file(path)
         state = from_json(read_text(path))
     except FileNotFoundError:
-        raise UserError(
+        raise _LostError(
             f"checkpoint {folder}: there is no state.json; name a folder that save() wrote"
         ) from None
     except OSError as error:
@@ -171,7 +193,7 @@ def _read_state(folder: Path) -> dict[str, Any]:
 
 
 def _damaged(folder: Path, what: str) -> UserError:
-    return UserError(f"checkpoint {folder}: {what}; take an earlier copy of the folder")
+    return _LostError(f"checkpoint {folder}: {what}; take an earlier copy of the folder")
 
 
 def _compare_settings(folder: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:

@@ -23,7 +23,8 @@ from peerlearn.learner.inputs import (
 from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
 from peerlearn.learner.turns import Turns
-from peerlearn.learner.undo import all_or_nothing
+from peerlearn.learner.undo import Moving, all_or_nothing
+from peerlearn.learner.validation import check_kept
 from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
@@ -114,7 +115,7 @@ class OnlineLearner:
         names = dict.fromkeys(edge.by for edge in c.edges)
         self.teachers = {name: teacher(name) for name in names}
         self._turns = Turns()  # a step and an answer never have the weights together
-        self.moving = False  # whether weights are being moved: some have, some have not
+        self.moving: Moving = ""
         models = [peer.model for peer in self.peers]
         self.predictor = Predictor(models, method, self.memory, self.device, self._turns)
 
@@ -126,7 +127,8 @@ class OnlineLearner:
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
         classes. Returns the losses by name, mean over the peers; empty if the method took no step.
         If it raises, all is as before and the same call would do the same again; should it break
-        off in the moment in which weights move, the learner says so until a checkpoint is loaded.
+        off in the moment in which weights or images move, the learner says so until a checkpoint
+        is loaded.
         """
         with self._turns:
             self._refuse_torn()
@@ -144,7 +146,7 @@ class OnlineLearner:
     def _refuse_torn(self) -> None:
         if self.moving:
             raise UserError(
-                "the last step broke off while weights were being moved, some have and some have "
+                f"the last step broke off while it moved {self.moving}, some have and some have "
                 "not: load() the last checkpoint, or build the learner anew"
             )
 
@@ -157,12 +159,15 @@ class OnlineLearner:
             for _ in range(self.updates):
                 losses, outcomes = self._update(batch, progress)
         store = _mean_over_peers([outcome.store for outcome in outcomes])
-        self.memory.add(self.rngs["memory"], x=raw, y=batch.y, **store)
         carry = _mean_over_peers([outcome.carry for outcome in outcomes])
+        rows = {"x": raw, "y": batch.y, **store}
+        slots = self.memory.choose(rows, self.rngs["memory"])
+        self.moving = "images"
+        self.memory.keep(rows, slots)
         met = progress if outcomes else self.progress  # a batch that was skipped is not met
         self.progress = met.after_batch(carry)
         self.predictor.image_shape = tuple(raw.shape[1:])
-        self.moving = False
+        self.moving = ""
         return losses
 
     def _update(
@@ -177,7 +182,7 @@ class OnlineLearner:
         outcomes, losses = [], []
         for peer in self.peers:
             outcome = self.method.loss(peer, draw)
-            self._check_declared(outcome)
+            self._check_declared(outcome, len(batch.y))
             lessons = self._method_batch_lessons(outcome)
             peer.backward(c.base_weight * outcome.loss + c.lesson_weight * lessons)
             outcomes.append(outcome._replace(answers=[]))  # their graph is spent
@@ -196,20 +201,24 @@ class OnlineLearner:
                 f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
-        self.moving = True
+        self.moving = "weights"
         for peer in self.peers:
             peer.step()
         for teacher in self.teachers.values():
             teacher.after_step()
         return means, outcomes
 
-    def _check_declared(self, outcome: Outcome) -> None:
+    def _check_declared(self, outcome: Outcome, rows: int) -> None:
         """What is kept has been announced, so that a checkpoint can be looked through."""
         method, stores, carries = self.method.name, self.method.stores, self.method.carries
         if outcome.store.keys() != stores.keys():
             raise UserError(f"{method}: stores {[*outcome.store]}, its `stores` says {[*stores]}")
         if not outcome.carry.keys() <= carries.keys():
             raise UserError(f"{method}: carries {[*outcome.carry]}, its `carries` {[*carries]}")
+        for name, value in outcome.store.items():
+            check_kept(f"{method}: what it stores as {name!r}", value, self, stores[name], rows)
+        for name, value in outcome.carry.items():
+            check_kept(f"{method}: what it carries as {name!r}", value, self, carries[name])
 
     def _method_batch_lessons(self, outcome: Outcome) -> Tensor:
         """Lessons on the batches that the method itself trained on."""
@@ -354,7 +363,7 @@ class OnlineLearner:
                 peer.load_state_dict(part(f"peer{i}", state))
             for name, teacher in self.teachers.items():
                 teacher.load_state_dict(part(f"teacher.{name}", state))
-            self.moving = False
+            self.moving = ""
             self.predictor.refresh()
 
     def save(self, path: str | Path, extra: Any = None) -> None:

@@ -82,14 +82,16 @@ class Teacher(ABC):
         return
 
     def moving_state(self) -> State:
-        """The part of its state that moves while it answers."""
-        state: State = {}
-        for number, network in enumerate(self.networks):
-            state |= prefixed(f"{number}", network.moving_state())
-        return state
+        """The part of its state that moves while it answers: all but its networks' weights."""
+        weights = {
+            f"{number}.{name}"
+            for number, network in enumerate(self.networks)
+            for name, _ in network.named_parameters()
+        }
+        return {name: value for name, value in self.state_dict().items() if name not in weights}
 
     def state_dict(self) -> State:
-        """All that outlives a step."""
+        """All that outlives a step: the same names and shapes from the start."""
         state: State = {}
         for number, network in enumerate(self.networks):
             state |= prefixed(f"{number}", network.full_state())

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
 
 Scope = Literal["before weights", "all but images", "all"]
+Moving = Literal["", "weights", "images"]  # what a step is about to change, "" at other times
+_NOT_IN: dict[Scope, tuple[Moving, ...]] = {
+    "before weights": ("weights", "images"),
+    "all but images": ("images",),
+    "all": (),
+}
 _IMAGES = "memory.columns."
 
 
@@ -21,17 +27,18 @@ def all_or_nothing(learner: "OnlineLearner", scope: Scope) -> Iterator[None]:
     """If what is done within raises, the learner becomes again what it was.
 
     scope: of what a copy is made. A step moves generators, statistics and counts long before it
-    comes to the weights, of which copies are large: if it fails later than that it is not taken
-    back, and `learner.moving` stays true.
+    comes to the weights and at last to the images in memory, of which copies are large: if it
+    fails while it moves what was not copied it is not taken back, and `learner.moving` says so.
     """
-    before = _copy(learner, scope)
+    moving, before = learner.moving, _copy(learner, scope)
     try:
         yield
     except BaseException:
         for peer in learner.peers:
             peer.optimizer.zero_grad(set_to_none=True)
-        if scope != "before weights" or not learner.moving:
+        if learner.moving not in _NOT_IN[scope]:
             learner.load_state_dict({**_not_copied(learner, scope, before), **before})
+            learner.moving = moving
         raise
     finally:
         learner.predictor.refresh()
@@ -42,7 +49,7 @@ def _copy(learner: "OnlineLearner", scope: Scope) -> State:
     return {
         name: value.clone() if isinstance(value, Tensor) else value
         for name, value in state.items()
-        if scope == "all" or not name.startswith(_IMAGES)  # the last to be written: never by half
+        if scope == "all" or not name.startswith(_IMAGES)
     }
 
 

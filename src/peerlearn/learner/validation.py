@@ -26,7 +26,12 @@ MOST = 2**53  # a count beyond it is no count
 LARGEST_SIDE = 2**16  # pixels
 # what comes with rows and steps: not there in a learner that was just built
 _GROWS = re.compile(r"memory\.|progress\.carry\.|peer\d+\.(optimizer|buffers)\.")
-_NOT_NEGATIVE = re.compile(r".*(running_var|num_batches_tracked|_sq|\.step)$")
+_COUNTS = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.\w+\.\d+)\.counts")
+_SCALER = re.compile(r"peer\d+\.scaler")
+_RNG = re.compile(r"rng\.\w+|peer\d+\.rng")
+_NOT_NEGATIVE = re.compile(
+    r"peer\d+\.optimizer\.\d+\.(step|.*_sq)|.*\.(running_var|num_batches_tracked)"
+)
 
 
 def check_state(learner: "OnlineLearner", state: State) -> None:
@@ -37,7 +42,7 @@ def check_state(learner: "OnlineLearner", state: State) -> None:
             _check_like(name, own, state)
     for name, value in state.items():
         if isinstance(value, Tensor):
-            _check_numbers(name, value)
+            _check_numbers(name, value, own.get(name))
     _check_rngs(state)
     shape = _check_image_shape(state["image_shape"])
     _check_progress(learner, part("progress", state), shape)
@@ -51,11 +56,11 @@ def _check_like(name: str, own: State, found: State) -> None:
     expected, got = (_form(state[name]) if name in state else "nothing" for state in (own, found))
     if expected != got and not (name == "image_shape" and name in found):
         raise UserError(f"{name} should be {expected} and is {got}")
-    if name.endswith(".counts"):
+    if _COUNTS.fullmatch(name):
         forwards, backwards = (_count(name, n) for n in found[name])
         if backwards > forwards:
             raise UserError(f"{name}: more images went backward than forward")
-    elif name.endswith(".scaler") and not all(map(_not_negative, found[name].values())):
+    elif _SCALER.fullmatch(name) and not all(map(_not_negative, found[name].values())):
         raise UserError(f"{name} holds a number that cannot be")
 
 
@@ -80,18 +85,20 @@ def _not_negative(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and value >= 0
 
 
-def _check_numbers(name: str, value: Tensor) -> None:
-    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+def _check_numbers(name: str, value: Tensor, own: Any) -> None:
+    """Finite, but where the learner's own are not either, such as in a mask."""
+    finite = torch.isfinite(value)
+    if isinstance(own, Tensor) and own.shape == value.shape:
+        finite |= ~torch.isfinite(own).to(finite.device)
+    if not bool(finite.all()):
         raise UserError(f"{name} holds numbers that are not finite")
-    if value.is_complex() or value.is_quantized:
-        raise UserError(f"{name} is {value.dtype}, which no state holds")
-    if _NOT_NEGATIVE.match(name) and value.numel() and bool((value < 0).any()):
+    if _NOT_NEGATIVE.fullmatch(name) and bool((value < 0).any()):
         raise UserError(f"{name} holds negative numbers")
 
 
 def _check_rngs(state: State) -> None:
     for name, value in state.items():
-        if name.startswith("rng.") or re.fullmatch(r"peer\d+\.rng", name):
+        if _RNG.fullmatch(name):
             try:
                 torch.Generator().set_state(value)
             except RuntimeError:
@@ -127,7 +134,7 @@ def _check_progress(
     if unknown:
         raise UserError(f"progress.carry.{min(unknown)} is nothing that {method.name} carries")
     for name, value in carry.items():
-        _check_kept(f"progress.carry.{name}", value, learner, method.carries[name])
+        check_kept(f"progress.carry.{name}", value, learner, method.carries[name])
 
 
 def _check_memory(
@@ -151,11 +158,11 @@ def _check_memory(
         if not bool(((y >= 0) & (y < learner.method.stream.num_classes)).all()):
             raise UserError("memory.columns.y holds labels that do not exist")
         for name, kept in learner.method.stores.items():
-            _check_kept(f"memory.columns.{name}", columns[name], learner, kept, rows=len(y))
+            check_kept(f"memory.columns.{name}", columns[name], learner, kept, rows=len(y))
     learner.memory.check_state(nest(state), learner.method.stream.num_classes)
 
 
-def _check_kept(
+def check_kept(
     name: str, value: Any, learner: "OnlineLearner", shape: Shape, rows: int | None = None
 ) -> None:
     """What a method stores with an image or carries to the next batch, as it has declared it."""
@@ -167,9 +174,8 @@ def _check_kept(
     }
     own = tuple(sizes[size] if isinstance(size, str) else size for size in shape)
     wanted = own if rows is None else (rows, *own)
-    expected = f"{torch.float32} {wanted}"
-    if _form(value) != expected:
-        raise UserError(f"{name} should be {expected} and is {_form(value)}")
+    if not isinstance(value, Tensor) or not value.is_floating_point() or value.shape != wanted:
+        raise UserError(f"{name} should be floats {wanted} and is {_form(value)}")
 
 
 def _check_peer(prefix: str, peer: Peer, optim: Optimizer, state: State) -> None:
@@ -186,17 +192,26 @@ def _check_peer(prefix: str, peer: Peer, optim: Optimizer, state: State) -> None
     _check_moments(f"{prefix}.optimizer", list(peer.model.parameters()), optim, moments)
 
 
-def _check_groups(name: str, own: Any, found: Any) -> None:
-    if _form(own) != _form(found):
-        raise UserError(f"{name} should be {_form(own)} and is {_form(found)}")
+def _check_groups(name: str, own: list[State], found: Any) -> None:
+    """A schedule may have moved numbers and left some of its own, such as `initial_lr`."""
+    if not isinstance(found, list) or len(found) != len(own):
+        raise UserError(f"{name} should be {len(own)} groups of options and is {found!r:.40}")
     for ours, theirs in zip(own, found, strict=True):
-        for key, value in theirs.items():
-            if not _same_option(key, ours[key], value):
+        if not isinstance(theirs, dict):
+            raise UserError(f"{name} holds {theirs!r:.40}")
+        for key in {**ours, **theirs}:
+            if key not in theirs:
+                raise UserError(f"{name} has no {key}")
+            value = theirs[key]
+            good = _same_option(key, ours[key], value) if key in ours else _not_negative(value)
+            if not good:
                 raise UserError(f"{name}: {key} is {value!r:.40}")
 
 
 def _same_option(key: str, own: Any, found: Any) -> bool:
-    """Whether an option of an optimizer can be: a schedule may have moved its numbers."""
+    """Whether an option of an optimizer can be."""
+    if _form(own) != _form(found):
+        return False
     if isinstance(own, list | tuple):
         return all(_same_option(key, *pair) for pair in zip(own, found, strict=True))
     if isinstance(own, float) and key == "lr":

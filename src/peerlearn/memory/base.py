@@ -72,12 +72,20 @@ class Memory(ABC):
         Equal to offering them one after the other: where two of them take the same slot, the later
         one stays.
         """
+        self.keep(rows, self.choose(rows, rng))
+
+    def choose(self, rows: Mapping[str, Tensor], rng: torch.Generator) -> Sequence[int]:
+        """The slots that rows take, before any of them is overwritten: the first half of `add`."""
         if self._columns and rows.keys() != self._columns.keys():
             raise UserError(f"memory: columns are {[*self._columns]}, got {[*rows]}")
         if not self._columns:
             self._columns = {name: self._room(row).zero_() for name, row in rows.items()}
         slots = self.slots(rows, rng)
         self._check(slots, len(next(iter(rows.values()))))
+        return slots
+
+    def keep(self, rows: Mapping[str, Tensor], slots: Sequence[int]) -> None:
+        """Write rows to the slots that were chosen for them: the second half of `add`."""
         self._store({slot: i for i, slot in enumerate(slots) if slot < self.capacity}, rows)
         self.seen += len(slots)
 
@@ -141,7 +149,7 @@ class Memory(ABC):
         """
         return {"seen": self.seen, "columns": {name: self[name] for name in self._columns}}
 
-    def check_state(self, state: Mapping[str, Any], num_classes: int) -> None:  # noqa: ARG002
+    def check_state(self, state: Mapping[str, Any], _num_classes: int, /) -> None:
         """Refuse a state that this memory cannot have had, before it is loaded.
 
         state: whole number `seen` and `columns` of rows, looked at before; what a policy adds to

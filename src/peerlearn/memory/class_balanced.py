@@ -83,7 +83,7 @@ class ClassBalanced(Memory):
         }
 
     @override
-    def check_state(self, state: Mapping[str, Any], num_classes: int) -> None:
+    def check_state(self, state: Mapping[str, Any], num_classes: int, /) -> None:
         super().check_state(state, num_classes)
         self.check_full(state)
         parts = [state.get(key) for key in ("classes", "offered", "full")]

@@ -27,7 +27,7 @@ class Reservoir(Memory):
     name = "reservoir"
 
     @override
-    def check_state(self, state: Mapping[str, Any], num_classes: int) -> None:
+    def check_state(self, state: Mapping[str, Any], num_classes: int, /) -> None:
         super().check_state(state, num_classes)
         self.check_full(state)
 

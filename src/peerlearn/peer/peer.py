@@ -143,8 +143,11 @@ class Peer:
                 moment = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
             state.setdefault(int(number), {})[name] = moment
         groups = self.optimizer.state_dict()["param_groups"]
-        both = [{**group, **saved} for group, saved in zip(groups, options, strict=True)]
-        self.optimizer.load_state_dict({"state": state, "param_groups": both})
+        whole = [
+            {**{name: group[name] for name in group.keys() - _options(group).keys()}, **saved}
+            for group, saved in zip(groups, options, strict=True)
+        ]
+        self.optimizer.load_state_dict({"state": state, "param_groups": whole})
 
 
 def _options(group: Mapping[str, Any]) -> State:

@@ -16,7 +16,7 @@ from pydantic import (
 
 SCHEMA = 2  # of config.yaml and summary.json; 1, with flat settings, can still be read
 ACCURACY_SCHEMA = 1  # accuracy.json has not changed since
-MOST_TASKS = 500  # rows of a matrix
+MOST_TASKS = 300  # rows of a matrix
 MOST_CLASSES = 25_000
 MOST_NAMES = 1000  # of metrics or settings
 MOST_LOSSES = 100
