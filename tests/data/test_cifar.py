@@ -1,7 +1,5 @@
-import io
 import os
 import pickle
-import struct
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -9,35 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz.pickles import by_python2
 
 from peerlearn.data.cifar import cifar10, cifar100
 from peerlearn.errors import UserError
 
 Writer = Callable[[Any], bytes]
 NAMES = ["cat", "dog"]
-
-
-class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined, misc]
-    """Writes as Python 2 did: every text a byte string, every truth value a number."""
-
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]  # noqa: RUF012
-
-    def save_text(self, text: str | bytes) -> None:
-        data = text.encode("latin1") if isinstance(text, str) else text
-        short, long = b"U" + bytes([len(data) % 256]), b"T" + struct.pack("<i", len(data))
-        self.write((short if len(data) < 256 else long) + data)
-
-    def save_truth(self, value: bool) -> None:
-        self.save(int(value))
-
-    dispatch[str] = dispatch[bytes] = save_text
-    dispatch[bool] = save_truth
-
-
-def as_the_official_files(content: Any) -> bytes:
-    file = io.BytesIO()
-    Python2Pickler(file, protocol=2).dump(content)
-    return file.getvalue().replace(b"numpy._core", b"numpy.core")
 
 
 def with_bytes_keys(content: dict[str, Any]) -> bytes:
@@ -73,7 +49,7 @@ def write_cifar100(parent: Path, write: Writer = with_str_keys) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("write", [as_the_official_files, with_bytes_keys, with_str_keys])
+@pytest.mark.parametrize("write", [by_python2, with_bytes_keys, with_str_keys])
 def test_files_of_every_writer_hold_the_same_images(tmp_path: Path, write: Writer) -> None:
     write_cifar10(tmp_path, write)
     with warnings.catch_warnings(action="error"):
@@ -84,7 +60,7 @@ def test_files_of_every_writer_hold_the_same_images(tmp_path: Path, write: Write
     assert (train.x.numpy() == expected).all()
 
 
-@pytest.mark.parametrize("write", [as_the_official_files, with_bytes_keys, with_str_keys])
+@pytest.mark.parametrize("write", [by_python2, with_bytes_keys, with_str_keys])
 def test_cifar100_has_its_fine_labels(tmp_path: Path, write: Writer) -> None:
     write_cifar100(tmp_path, write)
     train, test, name = cifar100(tmp_path)
@@ -208,7 +184,7 @@ def test_class_names_must_be_names(tmp_path: Path, names: Any) -> None:
         cifar10(folder)
 
 
-@pytest.mark.parametrize("write", [as_the_official_files, with_bytes_keys, with_str_keys])
+@pytest.mark.parametrize("write", [by_python2, with_bytes_keys, with_str_keys])
 def test_arrays_by_columns_and_of_other_byte_orders_are_read(tmp_path: Path, write: Writer) -> None:
     folder = write_cifar10(tmp_path, write)
     content = {"data": np.asfortranarray(pixels(2)), "labels": np.array([1, 0], ">i4")}

@@ -48,7 +48,7 @@ def case(seed: int, folder: Path) -> str:
 
 
 class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined, misc]
-    """Writes as Python 2 did: texts are byte strings."""
+    """Writes as Python 2 did: every text a byte string, every truth value a number."""
 
     dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]  # noqa: RUF012
 
@@ -57,7 +57,11 @@ class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined, misc]
         short, long = b"U" + bytes([len(data) % 256]), b"T" + struct.pack("<i", len(data))
         self.write((short if len(data) < 256 else long) + data)
 
+    def save_truth(self, value: bool) -> None:
+        self.save(int(value))
+
     dispatch[str] = dispatch[bytes] = save_text
+    dispatch[bool] = save_truth
 
 
 def by_python2(content: Any) -> bytes:
@@ -283,6 +287,11 @@ BOMBS = {
     "a key that holds itself twice, and so on": b"}q\1)q\0"
     + b"h\0h\0\x86q\0" * 60
     + b"h\1h\0Ns.",
+    "a long name, again and again": b"\x80\x02}U\x0blabel_names]T\0\0\x10\0"
+    + b"a" * 2**20
+    + b"q\0("
+    + b"h\0" * 20_000
+    + b"es.",
     "a list in itself": b"\x80\x02]q\0h\0a.",
     "a dictionary in itself": b"\x80\x02}q\0\x8c\x04datah\0s.",
     "a text that is encoded again and again": b"c_codecs\nencode\nq\0X\0\0\x10\0"

@@ -11,6 +11,7 @@ process left half written is removed by the next one that builds.
 """
 
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -46,7 +47,7 @@ def cached_images(key: str, count: int, rows: Callable[[], Rows]) -> Tensor:
     folder = _made(cache_folder() / "images")
     path = folder / f"{key}.npy"
     if not _is_whole(path, count):
-        with _cannot_write(folder), locked(folder / f"{key}.lock"):
+        with _cannot_write(folder), locked(folder / f"{key}.lock", _waiting):
             if not _is_whole(path, count):  # another process may have made it meanwhile
                 _remove_leftovers(folder)
                 _write(path, count, *rows())
@@ -158,6 +159,10 @@ def _readable(path: Path) -> Iterator[None]:
         raise UserError(
             f"{path}: cannot be read ({error.strerror}); replace the file or remove it"
         ) from error
+
+
+def _waiting() -> None:
+    logging.getLogger(__name__).warning("another process decodes these images; waiting for it")
 
 
 def _made(folder: Path) -> Path:

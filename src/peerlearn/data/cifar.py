@@ -18,6 +18,7 @@ from peerlearn.errors import UserError
 
 PIXELS = 3 * 32 * 32
 MAX_BYTES = 1 << 29  # the largest official file has a third of that
+MAX_NAMES, LONGEST_NAME = 1000, 200
 
 
 class _Layout(NamedTuple):
@@ -89,7 +90,11 @@ def _load(folder: Path, layout: _Layout) -> Dataset:
 
 def _class_names(path: Path, layout: _Layout) -> tuple[str, ...]:
     names = _read(path, layout).get(layout.names)
-    if not isinstance(names, list) or not names or not all(map(_is_name, names)):
+    if (
+        not isinstance(names, list)
+        or not 0 < len(names) <= MAX_NAMES
+        or not all(map(_is_name, names))
+    ):
         raise UserError(f"{path}: {layout.names} is not a list of names; {layout.remedy}")
     return tuple(map(_text, names))
 
@@ -151,7 +156,9 @@ def _bytes(path: Path, layout: _Layout) -> bytes:
 
 
 def _is_name(value: object) -> bool:
-    return isinstance(value, str | bytes) and _text(value).isprintable()
+    return (
+        isinstance(value, str | bytes) and len(value) <= LONGEST_NAME and _text(value).isprintable()
+    )
 
 
 def _text(value: str | bytes) -> str:

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import http.client
+import logging
 import lzma
 import shutil
 import ssl
@@ -55,7 +56,7 @@ def get(
     folder, file = place / archive.folder, place / archive.file
     with _cannot_write(place):
         place.mkdir(parents=True, exist_ok=True)
-        with locked(place / f".{archive.file}.lock"):
+        with locked(place / f".{archive.file}.lock", _waiting):
             if folder.is_dir():
                 return folder
             if file.is_file():
@@ -72,6 +73,10 @@ def get(
                 raise
             part.unlink(missing_ok=True)
             return folder
+
+
+def _waiting() -> None:
+    logging.getLogger(__name__).warning("another process gets this data set; waiting for it")
 
 
 def _download(url: str, part: Path, file: Path, progress: Progress | None) -> None:

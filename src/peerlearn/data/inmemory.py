@@ -91,7 +91,7 @@ def huggingface(
     count = sum(map(len, parts))
     x = cached_images(key, count, lambda: _decode(parts, image, size))
     train_y, test_y = (list(part[label]) for part in parts)
-    if isinstance(train_y[0], str):
+    if train_y and isinstance(train_y[0], str):
         raise UserError(
             f"{name}: the labels in column {label!r} are texts; "
             f"number them with data.class_encode_column({label!r})"
