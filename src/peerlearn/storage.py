@@ -85,15 +85,13 @@ def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[No
 
     waiting: called once if another process holds it, before waiting for that one; it may raise.
     """
-    lock = FileLock(path)
+    lock = FileLock(path, fallback_to_soft=False)  # a soft one would outlive its holder
     try:
         lock.acquire(timeout=0)
     except Timeout:
         if waiting is not None:
             waiting()
         lock.acquire()
-    except NotImplementedError as error:  # a file system without locks
-        raise OSError(None, "the file system has no locks", str(path)) from error
     try:
         yield
     finally:
