@@ -19,7 +19,7 @@ from peerlearn.learner import checkpoint
 from peerlearn.memory import MEMORIES
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["command", "killed_worker"])
+PROCESSES.set_forkserver_preload(["peerlearn.experiment.run", "peerlearn.learner.build"])
 
 
 @pytest.fixture(scope="module")
