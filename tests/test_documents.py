@@ -11,7 +11,6 @@ from peerlearn.documents import (
     from_json,
     from_yaml,
     read_text,
-    require_file,
     yaml_node,
 )
 
@@ -36,6 +35,9 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(
         ("lr: " + "9" * 400, "over 300 digits"),
         ("lr: " + "9" * 5000, "not YAML"),
         ("day: 2001-99-99", "not YAML"),
+        ("day: !!timestamp x", "not YAML"),
+        ("truth: !!bool x", "not YAML"),
+        ("number: !!int ''", "not YAML"),
         ("!!python/object/apply:os.system [ls]", "not YAML"),
         ("? [1]\n: 2", "not YAML"),
         ("a: b: c", "not YAML"),
@@ -84,6 +86,7 @@ def test_a_long_file_and_a_pipe_are_refused(tmp_path: Path) -> None:
         read_text(tmp_path / "long", most=99)
     assert len(read_text(tmp_path / "long", most=100)) == 100
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(Unreadable, match="not a plain file"):
-            require_file(path)
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises((Unreadable, IsADirectoryError), match=r"plain file|directory"):
+            read_text(tmp_path / name)

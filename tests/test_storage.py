@@ -21,6 +21,17 @@ def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> Non
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "two")]
 
 
+def test_what_stands_where_a_draft_is_written_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("old")
+    (tmp_path / ".a.new").symlink_to(tmp_path / "precious")
+    os.mkfifo(tmp_path / ".b.new")
+    for name in ("a", "b"):
+        replace_file(tmp_path / name, "new")
+        assert (tmp_path / name).read_text() == "new"
+        assert not (tmp_path / name).is_symlink()
+    assert (tmp_path / "precious").read_text() == "old"
+
+
 def test_writes_that_the_system_cuts_short_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,17 +1,27 @@
 """JSON and YAML that others may have written: bounded before it is believed."""
 
 import json
+import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+# opening a pipe would wait for somebody to write; Windows would turn line ends around
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 MOST_BYTES = 1 << 26  # of a file of JSON
 MOST_YAML_BYTES = 1 << 16  # YAML is read slowly
 MOST_YAML_NODES = 10_000  # aliases followed
 DEEPEST = 32
+MOST_BRACKETS = 100  # open at once: for thousands the reader of YAML takes seconds
 LARGEST = 10**300  # whole numbers beyond it have no float
+
+
+# what its constructors raise for tags that promise too much, such as !!timestamp x
+_TRIPS = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+          ValueError)  # fmt: skip
 
 
 class Unreadable(ValueError):  # noqa: N818
@@ -19,18 +29,20 @@ class Unreadable(ValueError):  # noqa: N818
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """The text of a file of at most so many bytes; a pipe or a device is no file."""
-    with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise Unreadable(f"is over {most} bytes long")
-    return content.decode()
+    """The text of a plain file of at most so many bytes."""
+    return read_bytes(path, most).decode()
 
 
-def require_file(path: Path) -> None:
-    """Refuse what would not end or would wait for ever, such as a pipe."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise Unreadable("is not a plain file")
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a plain file; a pipe or a device could be without end."""
+    handle = os.open(path, os.O_RDONLY | _AT_ONCE)
+    with open(handle, "rb") as file:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise Unreadable("is not a plain file")
+        if most is not None and facts.st_size > most:
+            raise Unreadable(f"is over {most} bytes long")
+        return file.read(most)
 
 
 def from_json(text: str) -> Any:
@@ -52,6 +64,7 @@ def from_yaml(text: str) -> Any:
 
 def yaml_node(text: str) -> yaml.Node:
     """A YAML text as a tree whose nodes know their lines; small also once aliases are followed."""
+    _refuse_brackets(text)
     try:
         node: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
     except RecursionError:
@@ -68,10 +81,18 @@ def value_of(node: yaml.Node) -> Any:
     """The value of a tree."""
     try:
         content = yaml.constructor.SafeConstructor().construct_document(node)
-    except (ValueError, OverflowError, TypeError, RecursionError, yaml.YAMLError) as error:
+    except _TRIPS as error:
         raise Unreadable(f"is not YAML ({_first_line(error)})") from None
     _check(content)
     return content
+
+
+def _refuse_brackets(text: str) -> None:
+    opened = 0
+    for bracket in re.findall(r"[][{}]", text):
+        opened += 1 if bracket in "[{" else -1
+        if opened > MOST_BRACKETS:
+            raise Unreadable("is nested too deeply")
 
 
 def _first_line(error: Exception) -> str:

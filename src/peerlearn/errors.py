@@ -1,11 +1,9 @@
 """The one error that the caller can put right."""
 
 import difflib
-import re
 from collections.abc import Iterable
 
 FEW = 12  # names that a message may list
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class UserError(ValueError):
@@ -16,7 +14,7 @@ class UserError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(_CONTROL.sub(lambda found: repr(found.group())[1:-1], message))
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
 
 
 class UnknownNameError(UserError, KeyError):

@@ -27,8 +27,12 @@ def replace_file(path: Path, content: bytes | str) -> None:
 
 
 def write_file(path: Path, content: bytes | str) -> None:
-    """Write a file and wait until it is on the disk; others may read it as the umask says."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
+    """Write a new file and wait until it is on the disk; others may read it as the umask says.
+
+    Whatever has its name, also a pipe or a link, is removed and not written to.
+    """
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
     try:
         _write_all(handle, content)
         os.fsync(handle)

@@ -198,7 +198,7 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(tmp_path: Path)
     folder = write_cifar10(tmp_path)
     (folder / "data_batch_2").unlink()
     os.mkfifo(folder / "data_batch_2")
-    with pytest.raises(UserError, match="data_batch_2: not a file; unpack"):
+    with pytest.raises(UserError, match="data_batch_2: is not a plain file, no CIFAR file; unpack"):
         cifar10(folder)
 
 
@@ -206,5 +206,5 @@ def test_a_file_that_is_far_too_long_is_refused_and_not_read(tmp_path: Path) -> 
     folder = write_cifar10(tmp_path)
     with (folder / "data_batch_2").open("r+b") as file:
         file.truncate(1 << 40)  # a hole: takes no room on the disk
-    with pytest.raises(UserError, match="data_batch_2: over 512 MB, no CIFAR file; unpack"):
+    with pytest.raises(UserError, match="data_batch_2: is over 536870912 bytes long, no CIFAR file; unpack"):
         cifar10(folder)

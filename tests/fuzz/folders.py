@@ -17,7 +17,7 @@ import yaml
 from fabricate import fabricate
 
 from peerlearn.cli.run import plan
-from peerlearn.documents import from_json, read_text, require_file
+from peerlearn.documents import from_json, read_text
 from peerlearn.errors import UserError
 from peerlearn.experiment.identity import reconcile
 from peerlearn.experiment.progress import Console
@@ -273,7 +273,6 @@ def go_on(place: Path, method: str) -> None:
 def extra_of_checkpoint(folder: Path) -> Any:
     """What a learner gives back that has loaded a checkpoint; it looks at all but the extra."""
     try:
-        require_file(folder / "state.json")
         return from_json(read_text(folder / "state.json"))["extra"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"refused by the learner: {type(error).__name__}") from error

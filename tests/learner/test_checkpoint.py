@@ -23,7 +23,7 @@ from peerlearn.methods import ER
 
 # A server that has imported torch once forks every worker: a fresh process at no cost.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["killed_worker"])
+PROCESSES.set_forkserver_preload(["peerlearn.learner.build"])
 
 
 @pytest.mark.parametrize("name", [m + c for m in METHODS for c in ("", "+ccldc")])

@@ -14,6 +14,7 @@ import torch
 
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.data.pickles import ForbiddenError, NotPlainError, read_plain
+from peerlearn.documents import Unreadable, read_bytes
 from peerlearn.errors import UserError
 
 PIXELS = 3 * 32 * 32
@@ -144,11 +145,9 @@ def _read(path: Path, layout: _Layout) -> dict[str, Any]:
 
 def _bytes(path: Path, layout: _Layout) -> bytes:
     try:
-        if path.exists() and not path.is_file():  # a pipe would never end
-            raise UserError(f"{path}: not a file; {layout.remedy}")
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path}: over {MAX_BYTES >> 20} MB, no CIFAR file; {layout.remedy}")
-        return path.read_bytes()
+        return read_bytes(path, MAX_BYTES)
+    except Unreadable as error:
+        raise UserError(f"{path}: {error}, no CIFAR file; {layout.remedy}") from None
     except FileNotFoundError:
         raise UserError(f"{path}: the file is missing; {layout.remedy}") from None
     except OSError as error:

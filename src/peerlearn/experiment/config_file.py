@@ -4,8 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from peerlearn.documents import MOST_YAML_BYTES, Unreadable, read_text, require_file, value_of
-from peerlearn.documents import yaml_node as node_of
+from peerlearn.documents import MOST_YAML_BYTES, Unreadable, read_text, value_of, yaml_node
 from peerlearn.errors import UserError
 from peerlearn.experiment.resolve import ALIASES, Given
 from peerlearn.settings import flatten
@@ -14,8 +13,7 @@ from peerlearn.settings import flatten
 def read_file(path: Path) -> list[Given]:
     """Settings from a YAML file, nested or with dotted names; a run's config.yaml will do."""
     try:
-        require_file(path)
-        node = node_of(read_text(path, MOST_YAML_BYTES))
+        node = yaml_node(read_text(path, MOST_YAML_BYTES))
         content = value_of(node)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); name a YAML file") from error

@@ -18,7 +18,7 @@ from safetensors.torch import load as deserialized
 from safetensors.torch import save as serialized
 from torch import Tensor
 
-from peerlearn.documents import MOST_BYTES, Unreadable, from_json, read_text, require_file
+from peerlearn.documents import MOST_BYTES, Unreadable, from_json, read_bytes, read_text
 from peerlearn.errors import UserError
 from peerlearn.learner.undo import all_or_nothing
 from peerlearn.learner.validation import check_state
@@ -156,8 +156,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _content(path: Path) -> bytes:
     try:
-        require_file(path)
-        return path.read_bytes()
+        return read_bytes(path)
     except (OSError, Unreadable, MemoryError):
         return b""
 
@@ -165,7 +164,6 @@ def _content(path: Path) -> bytes:
 def _read_state(folder: Path) -> dict[str, Any]:
     path = folder / "state.json"
     try:
-        require_file(path)
         state = from_json(read_text(path))
     except FileNotFoundError:
         raise _LostError(

@@ -1,5 +1,6 @@
 """What a learner accepts; everything else is refused before anything changes."""
 
+import warnings
 from typing import Any, get_args
 
 import numpy as np
@@ -117,8 +118,10 @@ def usable_device(device: str | torch.device, precision: str) -> torch.device:
     if precision not in get_args(Precision):
         raise UserError(f"precision must be fp32, bf16 or fp16, got {precision!r}")
     try:
-        probe = torch.zeros((), device=device)
-        found, _ = probe.device, probe.item()  # not every device has values: "meta" has none
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of devices that it then refuses
+            probe = torch.zeros((), device=device)
+            found, _ = probe.device, probe.item()  # not every device has values: "meta" has none
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); take cpu") from error

@@ -100,6 +100,11 @@ class AccuracyMatrix:
         a = self._a[: len(self._last)]
         return _mean([row[j] - a[j][j] for i, row in enumerate(a) for j in range(i)])
 
+    @property
+    def anytime_accuracy(self) -> float:
+        """The mean of AA after each task: how well the tasks so far were known at any time."""
+        return _mean([_mean(row) for row in self._a])
+
     def summary(self) -> dict[str, float]:
         """AA, LA, FM, RF and BWT after the last row."""
         from peerlearn.metrics.table import METRICS  # which needs this class

@@ -1,6 +1,5 @@
 """Every metric with its name, its formula and which direction is better: the one such list."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -38,11 +37,6 @@ class Metric:
     def direction(self) -> str:
         """Which values are good, in words."""
         return "higher is better" if self.higher_is_better else "lower is better"
-
-
-def _anytime(matrix: AccuracyMatrix) -> float:
-    steps = matrix.steps
-    return math.fsum(step.average_accuracy for step in steps) / len(steps) if steps else math.nan
 
 
 METRICS = {
@@ -101,7 +95,7 @@ METRICS = {
             "mean over i ≤ k of AA after task i",
             "How well all tasks so far are known, at any time of the stream.",
             True,
-            _anytime,
+            lambda matrix: matrix.anytime_accuracy,
             every_row=True,
         ),
     )

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from peerlearn.documents import Unreadable, from_json, read_text, require_file
+from peerlearn.documents import Unreadable, from_json, read_bytes, read_text
 from peerlearn.errors import UserError
 from peerlearn.records.read import MissingError, read_config, read_finished
 from peerlearn.records.schema import ACCURACY_SCHEMA, SCHEMA, Config, Summary, without_nan
@@ -193,8 +193,7 @@ class RunFolder:
         try:
             if self.steps.is_symlink():  # none of ours: it may lead anywhere
                 raise Unreadable("is a link")
-            require_file(self.steps)
-            whole = self.steps.read_bytes().rfind(b"\n", 0, size) + 1
+            whole = read_bytes(self.steps).rfind(b"\n", 0, size) + 1
             os.truncate(self.steps, whole)
         except FileNotFoundError:
             return

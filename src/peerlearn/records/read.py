@@ -18,7 +18,6 @@ from peerlearn.documents import (
     from_json,
     from_yaml,
     read_text,
-    require_file,
 )
 from peerlearn.errors import UserError
 from peerlearn.metrics.matrix import AccuracyMatrix
@@ -264,7 +263,6 @@ def _content(path: Path, *, optional: bool = False) -> dict[str, Any]:
 def _text(path: Path, most: int, *, optional: bool) -> str | None:
     """What a file holds; None for an optional one that is not there."""
     try:
-        require_file(path)
         return read_text(path, most)
     except (FileNotFoundError, NotADirectoryError):
         if optional:
