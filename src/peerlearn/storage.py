@@ -59,6 +59,7 @@ class Log:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
 
     def __enter__(self) -> Self:
@@ -69,7 +70,10 @@ class Log:
 
     def add(self, line: str) -> None:
         """Add a line."""
-        _write_all(self._handle, f"{line}\n")
+        try:
+            _write_all(self._handle, f"{line}\n")
+        except OSError as error:  # which does not know the file
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def flush(self) -> int:
         """Wait until all lines are on the disk; how many bytes they are."""

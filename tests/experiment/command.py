@@ -6,6 +6,7 @@ import time
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -46,10 +47,12 @@ def load_quickly(data: str, *args: Any, **options: Any) -> Dataset:
 def run_small(out: Path, *words: str, method: str = "er_ace+ccldc") -> int:
     """A small run, with a checkpoint after every batch."""
     torch.set_num_threads(1)
-    os.fsync = lambda _: None  # a killed process, unlike a power cut, loses nothing written
-    running.CHECKPOINT_SECONDS = 0.0
-    images.load = load_quickly
-    return command("run", *method.split(), *SMALL, "--threads", "1", "--out", str(out), *words)
+    with (
+        patch.object(os, "fsync"),  # a killed process, unlike a power cut, loses nothing written
+        patch.object(running, "CHECKPOINT_SECONDS", 0.0),
+        patch.object(images, "load", load_quickly),
+    ):
+        return command("run", *method.split(), *SMALL, "--threads", "1", "--out", str(out), *words)
 
 
 def run_small_and_exit(out: Path, method: str) -> None:

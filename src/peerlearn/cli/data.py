@@ -14,6 +14,9 @@ def add(commands: Commands) -> None:
     parser.add_argument("what", metavar="action", choices=("list", "get", "check"))
     parser.add_argument("name", nargs="?", help="data set, or the path of a folder")
     parser.add_argument("--root", type=path, help="folder in which data sets lie")
+    parser.add_argument(
+        "--image-size", type=int, metavar="N", help="check a folder as images of N x N"
+    )
     add_plugins(parser)
 
 
@@ -26,12 +29,14 @@ def act(args: argparse.Namespace) -> None:
         for name in DATASETS:
             place = find(name, args.root) or f"not here: peerlearn data get {name}"
             print(f"{name:12} {DATASETS.summary(name).rstrip('.')}; {place}")
+    elif args.image_size is not None and args.what != "check":
+        raise UserError(f"--image-size: is for data check, not for data {args.what}; leave it out")
     elif args.name is None:
         raise UserError(f"data {args.what}: name a data set, one of {', '.join(DATASETS)}")
     elif args.what == "check":
         from peerlearn.data import check
 
-        print(check(args.name, args.root))
+        print(check(args.name, args.root, size=args.image_size))
     else:
         from peerlearn.data import get
 

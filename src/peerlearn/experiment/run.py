@@ -186,12 +186,12 @@ class _Run:
                 if signals:  # what comes after this run was meant as well
                     raise Stopped
                 return summary
-        except (Stopped, KeyboardInterrupt):
+        except Stopped:
             raise
         except Exception as error:
             with suppress(UserError):  # a full disk must not hide what went wrong
                 self._write_results("failed")
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and error.filename == str(self.folder.steps):
                 raise self.folder.unwritable("steps.jsonl", error) from error
             raise
 
@@ -247,7 +247,7 @@ class _Run:
                 "backward_per_image": cost["backward_images"] / seen,
                 "train_seconds": self.train_seconds,
                 "eval_seconds": self.eval_seconds,
-                "peak_bytes": self.peak,
+                "peak_bytes": self.peak or None,  # not known on every system
                 "kept_bytes": self.learner.kept_bytes,
             },
             memory_classes=self.memory_classes,
