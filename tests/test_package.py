@@ -57,7 +57,7 @@ def test_a_wheel_holds_the_whole_package_and_nothing_else(wheel: zipfile.ZipFile
 
 def test_a_wheel_brings_the_command(wheel: zipfile.ZipFile) -> None:
     points = wheel.read(f"peerlearn-{VERSION}.dist-info/entry_points.txt").decode()
-    assert "peerlearn = peerlearn.cli:main" in points.splitlines()
+    assert "peerlearn = peerlearn.__main__:main" in points.splitlines()
 
 
 def test_a_wheel_says_what_it_is(metadata: Message) -> None:

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 FEW = 12  # names that a message may list
+SAME = 5  # letters at the start that make two names near
 
 
 class UserError(ValueError):
@@ -41,5 +42,8 @@ def did_you_mean(problem: str, given: str, known: Iterable[str], listing: str = 
 
 def nearest(given: str, known: Iterable[str]) -> str:
     """A question about the known name nearest to the one given; nothing if none is near."""
-    near = difflib.get_close_matches(given, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    by_letters = {name.lower(): name for name in known}
+    letters = given.lower()
+    near = difflib.get_close_matches(letters, by_letters, n=1, cutoff=0.7)
+    near = near or [n for n in by_letters if n[:SAME] == letters[:SAME] and len(letters) >= SAME]
+    return f"; did you mean {by_letters[near[0]]}?" if near else ""

@@ -332,7 +332,7 @@ def test_folders_that_cannot_be_a_data_set_are_errors_that_say_what_to_do(tmp_pa
         with pytest.raises(UserError, match=message):
             image_folder(tmp_path)
 
-    refuses("no folders, so no images; put the images of each class into a folder of its own")
+    refuses("there are no folders in it; put the images of each class into a folder of its own")
     (tmp_path / "a").mkdir()
     refuses("one folder, a, is one class; put")
     (tmp_path / "b").mkdir()

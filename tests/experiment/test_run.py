@@ -187,7 +187,7 @@ class TestABrokenRun:
         assert not folder(tmp_path, "er_ace").exists()
 
     @pytest.mark.slow
-    def test_killed_at_ten_random_moments_ends_with_the_same_bytes(
+    def test_killed_at_random_moments_ends_with_the_same_bytes(
         self, unbroken: Path, tmp_path: Path
     ) -> None:
         start = time.monotonic()
@@ -195,12 +195,12 @@ class TestABrokenRun:
         whole = time.monotonic() - start
         moments = random.Random(0)
         killed = 0
-        for number in range(10):
+        for number in range(5):
             out = tmp_path / str(number)
             killed += self.in_process(out, moments.uniform(0, whole)) != 0
             assert self.in_process(out, None) == 0
             self.check_equal(unbroken, out)
-        assert killed >= 5
+        assert killed >= 2
 
     def in_process(self, out: Path, kill_after: float | None) -> int | None:
         process = PROCESSES.Process(target=run_small_and_exit, args=(out, "er_ace+ccldc"))

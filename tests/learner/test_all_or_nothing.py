@@ -1,5 +1,6 @@
 """A call that fails leaves no trace: the same call again does what it would have done at first."""
 
+import sys
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -8,6 +9,7 @@ import torch
 from conftest import Build, learn_some, same, tensors
 
 from peerlearn import METHODS, ClassStream, OnlineLearner, StreamInfo, UserError, build_learner
+from peerlearn.learner.turns import Turns
 from peerlearn.memory import Reservoir
 from peerlearn.methods import ER
 from peerlearn.nets import ResNet18, small_net
@@ -267,3 +269,126 @@ def test_what_a_method_stores_without_saying_so_is_refused(stream: ClassStream) 
     learner = OnlineLearner(Wrong(stream.info), lambda: small_net(4), memory=0)
     with pytest.raises(UserError, match=r"'age' should be floats \(10, 3\) and is .*\(10,\)"):
         learner.learn(*batches[0])
+
+
+def test_an_interrupt_at_any_moment_leaves_all_or_nothing_or_says_so(
+    build: Build, stream: ClassStream, tmp_path: Any
+) -> None:
+    """Ctrl-C after every so many lines of Python, as a signal would come."""
+    first, second = list(stream.tasks[0])[:2]
+    learner, reference = build("er"), build("er")
+    learner.learn(*first)
+    learner.save(tmp_path)
+    for one in (learner, reference):
+        one.load(tmp_path)
+    before = whole(learner)
+    reference.learn(*second)
+    after = whole(reference)
+    torn = done = 0
+    for stop in range(1, 10_000):
+        lines = 0
+
+        def count(_frame: Any, event: str, _arg: Any, stop: int = stop) -> Any:
+            nonlocal lines
+            if event == "line" and "peerlearn" in _frame.f_code.co_filename:
+                lines += 1
+                if lines == stop:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+            return count
+
+        sys.settrace(count)
+        try:
+            learner.learn(*second)
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        if learner.moving:
+            torn += 1
+        elif learner.progress.batches == 2:
+            done += 1
+            assert equal(whole(learner), after), f"half of a step after line {stop}"
+        else:
+            assert equal(whole(learner), before), f"not taken back after line {stop}"
+        learner._turns = learner.predictor._turns = Turns()  # a lock may be left taken
+        learner.load(tmp_path)
+    assert stop > 300
+    assert torn < stop / 3
+    assert equal(whole(learner), after)
+
+
+def test_a_frozen_weight_that_a_forward_moves_and_lists_of_a_memory_are_taken_back(
+    stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Moving(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = small_net(4)
+            self.feature_dim = self.net.feature_dim
+            self.mean = torch.nn.Parameter(torch.zeros(1), requires_grad=False)
+
+        def features(self, x: torch.Tensor) -> torch.Tensor:
+            self.mean += 1
+            return self.net.features(x)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net.head(self.features(x))
+
+    class Listing(Reservoir):
+        name = "listing"
+
+        def __init__(self, capacity: int) -> None:
+            super().__init__(capacity)
+            self.sizes: list[int] = []
+
+        def slots(self, rows: Any, rng: Any) -> list[int]:
+            self.sizes.append(len(rows["y"]))
+            return super().slots(rows, rng)
+
+        def state_dict(self) -> dict[str, Any]:
+            return super().state_dict() | {"sizes": self.sizes}
+
+        def load_state_dict(self, state: Any, device: Any) -> None:
+            super().load_state_dict(state, device)
+            self.sizes = list(state["sizes"])
+
+    learner = OnlineLearner(ER(stream.info), Moving, memory=Listing(9), updates=2)
+    batches = list(stream.tasks[0])
+    learner.learn(*batches[0])
+    before = whole(learner)
+    before["others"]["memory.sizes"] = list(before["others"]["memory.sizes"])
+
+    def fails(*_: Any) -> None:
+        learner.memory.sizes.append(0)
+        raise RuntimeError
+
+    monkeypatch.setattr(learner.memory, "choose", fails)
+    with pytest.raises(RuntimeError):
+        learner.learn(*batches[1])
+    assert equal(whole(learner), before)
+
+
+def test_learning_works_where_gradients_are_switched_off(build: Build, stream: ClassStream) -> None:
+    learner = build("er_ace")
+    with torch.no_grad():
+        assert learner.learn(*next(iter(stream.tasks[0])))
+
+
+def test_a_first_snapshot_at_an_end_of_a_task_that_fails_is_taken_back(
+    stream: ClassStream,
+) -> None:
+    class Late(ER):
+        name = "late"
+
+        def end_task(self, peer: Any) -> None:
+            peer.take_snapshot()
+            raise RuntimeError("of the method")
+
+    learner = OnlineLearner(Late(stream.info), lambda: small_net(4), memory=5)
+    learner.learn(*next(iter(stream.tasks[0])))
+    before = whole(learner)
+    with pytest.raises(RuntimeError, match="of the method"):
+        learner.end_task()
+    assert equal(whole(learner), before)

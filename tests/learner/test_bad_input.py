@@ -22,6 +22,11 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "four channels last": (
         X[:, [0, 1, 2, 0]].permute(0, 2, 3, 1), Y, r"permute\(0, 3, 1, 2\), and drop alpha",
     ),
+    "channels last, of numpy": (X.permute(0, 2, 3, 1).numpy(), Y, r"x\.transpose\(0, 3, 1, 2\)"),
+    "grey images of numpy": (X[:, :1].numpy(), Y, r"x\.repeat\(3, axis=1\)"),
+    "a sparse tensor": (X.to_sparse(), Y, "need a plain tensor"),
+    "a tensor without values": (X.to("meta"), Y, "need a plain tensor"),
+    "floats of 8 bits": (X.float().to(torch.float8_e5m2), Y, "need a plain tensor"),
     "another size": (torch.zeros(4, 3, 9, 9, dtype=torch.uint8), Y, "resize"),
     "whole numbers that are not bytes": (X.int(), Y, "dtype must be uint8.*got int32"),
     "an empty batch": (X[:0], Y[:0], "batch is empty"),

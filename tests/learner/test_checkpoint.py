@@ -1,5 +1,6 @@
 """A learner that is killed goes on as if it had not been."""
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -15,9 +16,11 @@ import torch
 from conftest import Build, learn_some, same, tensors, weights
 from killed_worker import work_through
 from safetensors.torch import load_file
+from safetensors.torch import save as serialized
 
 from peerlearn import METHODS, ClassStream, OnlineLearner, UserError, small_net, storage
 from peerlearn.learner import checkpoint
+from peerlearn.learner.validation import check_state
 from peerlearn.memory import MEMORIES
 from peerlearn.methods import ER
 
@@ -197,7 +200,7 @@ def test_a_failed_save_leaves_the_old_checkpoint(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "write_file", full_disk)
-    with pytest.raises(UserError, match=r"No space left.*is still valid"):
+    with pytest.raises(UserError, match=r"No space left.*as it was"):
         learner.save(tmp_path)
     monkeypatch.undo()
     restored = build("er")
@@ -423,6 +426,78 @@ def test_a_file_of_somebody_else_is_not_overwritten(
     content: str, build: Build, tmp_path: Path
 ) -> None:
     (tmp_path / "state.json").write_text(content)
-    with pytest.raises(UserError, match="not written by Peerlearn"):
+    with pytest.raises(UserError, match="of something else, or of another version"):
         build("er").save(tmp_path)
     assert [path.read_text() for path in tmp_path.iterdir()] == [content]
+
+
+def test_what_could_not_be_loaded_is_not_saved(build: Build, tmp_path: Path) -> None:
+    learner = build("er")
+    learner.save(tmp_path, "good")
+    learner.peers[0].model.net.encoder[1].running_var.fill_(float("inf"))
+    with pytest.raises(UserError, match=r"cannot be saved: .*running_var .*not finite.*smaller lr"):
+        learner.save(tmp_path, "bad")
+    assert learner.load(tmp_path) == "good"
+
+
+def test_a_snapshot_that_is_taken_late_comes_back(stream: ClassStream, tmp_path: Path) -> None:
+    class Late(ER):
+        name = "late_snapshot"
+
+        def end_task(self, peer: Any) -> None:
+            peer.take_snapshot()
+
+    one, two = (OnlineLearner(Late(stream.info), lambda: small_net(4), memory=9) for _ in range(2))
+    learn_some(one, stream, 2)
+    one.save(tmp_path)
+    two.load(tmp_path)
+    assert same(tensors(one), tensors(two))
+    assert any(name.startswith("peer0.snapshot.") for name in tensors(two))
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "says"),
+    [
+        ("rng.draws", lambda t: t[8:12].copy_(torch.tensor([44, 1, 0, 0])), "a generator"),
+        ("rng.draws", lambda t: t[16:18].copy_(torch.tensor([112, 2])), "a generator"),
+    ],
+)
+def test_a_generator_whose_counters_disagree_is_refused(
+    name: str, spoil: Any, says: str, build: Build, stream: ClassStream
+) -> None:
+    learner = build("er")
+    learn_some(learner, stream, 2)
+    state = learner.state_dict()
+    check_state(learner, state)
+    state[name] = state[name].clone()
+    spoil(state[name])
+    with pytest.raises(UserError, match=says):
+        check_state(learner, state)
+
+
+def test_rates_that_an_optimizer_refuses_are_refused(build: Build, stream: ClassStream) -> None:
+    learner = build("er")
+    learn_some(learner, stream, 2)
+    state = learner.state_dict()
+    for betas in ([1.0, 1.0], [0.9, 1.5], [-0.1, 0.9], [0.9], "x", None, [True, 0.9]):
+        groups = [{**state["peer0.optimizer.groups"][0], "betas": betas}]
+        with pytest.raises(UserError, match="betas"):
+            check_state(learner, {**state, "peer0.optimizer.groups": groups})
+    for name in ("peer9.rng", "peer1.optimizer.0.step"):
+        with pytest.raises(UserError, match=name):
+            check_state(learner, {**state, name: state["peer0.rng"]})
+
+
+def test_far_more_tensors_than_there_can_be_are_refused_at_once(
+    build: Build, tmp_path: Path
+) -> None:
+    learner = build("er")
+    learner.save(tmp_path)
+    state = json.loads((tmp_path / "state.json").read_text())
+    content = serialized({f"t{i}": torch.zeros(1) for i in range(20_000)})
+    (tmp_path / state["tensors"]).write_bytes(content)
+    state["sha256"] = hashlib.sha256(content).hexdigest()
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    with pytest.raises(UserError, match="far more tensors") as refused:
+        learner.load(tmp_path)
+    assert len(str(refused.value)) < 500

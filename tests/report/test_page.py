@@ -340,11 +340,11 @@ def test_running_and_failed_runs_are_shown_as_such_and_enter_no_mean(
     fabricate_run("er", seed=1, status="running", reached=2)
     fabricate_run("gsa", status="failed", reached=1)
     text = Reader(page_of(tmp_path / "runs")).text
-    for words in ("1 running", "1 failed", "2 of 5", "2 not finished", "gsa (unfinished)"):
+    for words in ("1 unfinished", "1 failed", "2 of 5", "2 not finished", "gsa (unfinished)"):
         assert words in text
     aa = re.search(r"er ?1 ?(\d+\.\d)", alone)
     assert aa
-    assert re.search(rf"1 running ?1 ?{aa[1]}", text)
+    assert re.search(rf"1 unfinished ?1 ?{aa[1]}", text)
 
 
 @pytest.mark.parametrize("reached", [0, 1])

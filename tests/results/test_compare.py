@@ -159,7 +159,7 @@ def test_unfinished_runs_are_in_no_mean_but_in_a_note() -> None:
     runs = [record(aa=0.4), record(aa=0.9, seed=1, status="running"),
             record(seed=2, status="failed"), record(seed=3, status="running")]  # fmt: skip
     (one,) = group_of(runs).series
-    assert (one.seeds, one.note) == ((0,), "1 failed, 2 running")
+    assert (one.seeds, one.note) == ((0,), "1 failed, 2 unfinished")
     assert one.spread("AA") == (1, 0.4, None, None, None)
 
 

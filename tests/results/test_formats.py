@@ -102,7 +102,7 @@ def test_columns_without_any_content_are_left_out() -> None:
 
 def test_unfinished_runs_show_in_the_table() -> None:
     text = render([record(), record("gsa", None, status="running")], "markdown")
-    assert (cells(text, "AA", 2), cells(text, "note", 2)) == (NOTHING, "1 running")
+    assert (cells(text, "AA", 2), cells(text, "note", 2)) == (NOTHING, "1 unfinished")
 
 
 def test_latex_is_a_tabular_with_rules_and_escapes() -> None:

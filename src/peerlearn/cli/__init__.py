@@ -20,6 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0: done, 1: the program failed, 2: something to put right, 130: stopped."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # no name may fail in a narrow encoding
         sys.stdout.reconfigure(errors="backslashreplace")
+    for name in ("stdout", "stderr"):  # closed by the caller
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
         words = list(sys.argv[1:] if arguments is None else arguments)
         parser = _parser()

@@ -11,7 +11,9 @@ def add(commands: Commands) -> None:
     """Add the command."""
     about = "what data is there, how to get it, is it whole"
     parser = add_command(commands, "data", about, act)
-    parser.add_argument("what", metavar="action", choices=("list", "get", "check"))
+    parser.add_argument(
+        "what", metavar="action", choices=("list", "get", "check"), help="list, get or check"
+    )
     parser.add_argument("name", nargs="?", help="data set, or the path of a folder")
     parser.add_argument("--root", type=path, help="folder in which data sets lie")
     parser.add_argument(

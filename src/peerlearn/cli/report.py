@@ -46,10 +46,13 @@ def _write(out: Path, page: str) -> bool:
     """
     found = _found(out)
     if str(out) == "-" or (found and os.path.samestat(found, os.fstat(1))):
-        sys.stdout.write(page)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(page.encode())
         return True
     if found is None or stat.S_ISREG(found.st_mode):
         replace_file(Path(os.path.realpath(out)), page)
+        if found is not None:  # who may read it is for its owner to say
+            out.chmod(stat.S_IMODE(found.st_mode))
     else:
         out.write_text(page, encoding="utf-8")
     return False

@@ -53,9 +53,10 @@ def act(args: argparse.Namespace) -> int:
 
     for one in runs:  # a folder with other settings is refused before hours of work
         reconcile(folder_of(one, args.out), one)
-    watcher = Console(runs=len(runs))
+    methods = [one.method for one in runs]
+    watcher = Console(runs=methods)
     if args.tensorboard:
-        watcher = TensorBoard(args.tensorboard, runs=len(runs))
+        watcher = TensorBoard(args.tensorboard, runs=methods)
     try:
         summaries = run_all(runs, args.out, watcher, args.root)
     except Stopped:

@@ -157,7 +157,7 @@ def _class_folders(root: Path) -> list[str]:
                 "with a folder per class in each"
             )
     if len(names) < 2:
-        found = f"one folder, {names[0]}, is one class" if names else "no folders, so no images"
+        found = f"one folder, {names[0]}, is one class" if names else "there are no folders in it"
         raise UserError(f"{root}: {found}; put the images of each class into a folder of its own")
     return names
 

@@ -28,6 +28,11 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
     others. images: what it is to learn, which must be the same as well.
     """
     found = folder.config()
+    if found is None and folder.has_results:
+        raise UserError(
+            f"{folder.path}: has results, and no config.yaml that says of what; restore it, or "
+            "delete the folder and start again"
+        )
     values = dict(resolved.values)
     if found is not None:
         kept = [key for key in MACHINE if resolved.origins[key] == "default"]

@@ -4,10 +4,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import fmean
 from typing import Any, TextIO
 
 from peerlearn.errors import UserError
@@ -16,24 +16,23 @@ from peerlearn.records.folder import run_path, variant_name
 from peerlearn.records.schema import Config
 from peerlearn.units import duration, percent, printable
 
-SHORTEST_LABEL = 12  # letters that are left of a label, however narrow the terminal
-
 
 class Console:
     """Tells a person how runs go on; the protocol card once, before the first of a kind.
 
     Args:
         stream: where to; standard error by default.
-        runs: how many there are to be.
+        runs: the methods of all runs that are to be.
     """
 
-    def __init__(self, stream: TextIO | None = None, runs: int = 1) -> None:
-        self.out, self.runs = stream or sys.stderr, runs
+    def __init__(self, stream: TextIO | None = None, runs: Sequence[str] = ()) -> None:
+        self.out, self.runs = stream or sys.stderr, len(runs)
+        self.to_come = Counter(runs)  # by method
         self.live = self.out.isatty()
-        self.label, self.scores, self.card = "", "", ""
+        self.label, self.method, self.scores, self.card = "", "", "", ""
         self.number = self.total = self.done = self.first = 0
         self.started = self.shown = 0.0
-        self.seconds: list[float] = []  # that each run of this command took, or would have
+        self.seconds: dict[str, float] = {}  # that the last run of a method took, or would have
         self.notes: set[str] = set()
 
     def note(self, text: str) -> None:
@@ -48,7 +47,7 @@ class Console:
 
     def begin(self, run: Config, card: str, batches: int, done: int) -> None:
         """Name the run, and say where it goes on."""
-        self.label = self._next(run)
+        self.label, self.method = self._next(run), run.method
         self.total, self.done, self.first, self.scores = batches, done, done, ""
         self.started = self.shown = time.monotonic()
         if card != self.card and self.live:
@@ -66,14 +65,27 @@ class Console:
         self.shown = now
         pace = (now - self.started) / max(batch - self.first, 1)
         left = pace * (self.total - batch)
+        self.seconds[self.method] = pace * self.total
         loss = f"loss {losses['base']:.2f}" if "base" in losses else ""
-        parts = [f"task {task + 1}", f"batch {batch}/{self.total}", loss, self.scores]
-        parts.append(f"{duration(left)} left")
-        if self.number < self.runs:  # those to come may be cheaper or dearer: a guess
-            whole = fmean([*self.seconds, pace * self.total])
-            parts.append(f"~{duration(left + whole * (self.runs - self.number))} in all")
-        text = ", ".join(part for part in parts if part)
-        self._write(f"\r\x1b[K{fitted(self.label, text, self._width())}")
+        where, until = f"batch {batch}/{self.total}", f"{duration(left)} left{self._in_all(left)}"
+        number = f"run {self.number} of {self.runs}, " if self.runs > 1 else ""
+        lines = [  # as much as there is room for; what a person waits for stays longest
+            f"{self.label}: " + _listed(f"task {task + 1}", where, loss, self.scores, until),
+            f"{self.label}: " + _listed(f"task {task + 1}", where, until),
+            f"{number}{self.method}: {where}, {until}",
+            f"{self.method}: {where}, {duration(left)} left",
+            f"{where}, {duration(left)} left",
+        ]
+        width = self._width() - 1  # a full line would wrap
+        line = next((line for line in lines if len(line) <= width), _cut(lines[-1], width))
+        self._write(f"\r\x1b[K{line}")
+
+    def _in_all(self, left: float) -> str:
+        """How long this run and those to come will take, if there was one of each method."""
+        if not self.to_come.total() or self.to_come.keys() - self.seconds.keys():
+            return ""
+        seconds = left + sum(n * self.seconds[method] for method, n in self.to_come.items())
+        return f", ~{duration(seconds)} for all runs"
 
     def task(self, task: int, summary: dict[str, Any]) -> None:
         """A line for the task that has ended."""
@@ -86,7 +98,7 @@ class Console:
         """A line for the run."""
         self._line(f"{self.label}: done, {_metrics(summary)}")
         if learnt := self.total - self.first:
-            self.seconds.append((time.monotonic() - self.started) / learnt * self.total)
+            self.seconds[self.method] = (time.monotonic() - self.started) / learnt * self.total
 
     def reuse(self, run: Config, metrics: Mapping[str, float | None]) -> None:
         """A line for a run that was finished before."""
@@ -97,8 +109,8 @@ class Console:
         now = time.monotonic()
         if self.live and now - self.shown > 0.2:
             self.shown = now
-            text = fitted("decoding images, once", f"{done} of {total}", self._width())
-            self._write(f"\r\x1b[K{text}")
+            text = f"decoding images, once: {done} of {total}"
+            self._write(f"\r\x1b[K{_cut(text, self._width() - 1)}")
 
     def close(self) -> None:
         """Nothing is left to say."""
@@ -106,6 +118,7 @@ class Console:
     def _next(self, run: Config) -> str:
         """The label of the next run, with its number if there are several."""
         self.number += 1
+        self.to_come = +(self.to_come - Counter([run.method]))
         return f"run {self.number} of {self.runs}, {label(run)}" if self.runs > 1 else label(run)
 
     def _width(self) -> int:
@@ -119,20 +132,13 @@ class Console:
         self._write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
 
     def _write(self, text: str) -> None:
-        with suppress(BrokenPipeError):  # training goes on when nobody reads
+        with suppress(OSError, ValueError):  # training goes on when nobody reads
             self.out.write(text)
             self.out.flush()
 
 
-def fitted(label: str, text: str, width: int) -> str:
-    """A label and what there is to say, in one line of a terminal; the label is cut first.
-
-    >>> fitted("run 3 of 36, er_ace+ccldc mini m200 seed 0", "task 1, 21.5 s left", 48)
-    'run 3 of 36, er_ace+ccldc…: task 1, 21.5 s left'
-    """
-    room = max(width - len(text) - 3, SHORTEST_LABEL)  # a full line would wrap
-    line = f"{_cut(label, room)}: {text}"
-    return _cut(line, width - 1)
+def _listed(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
 
 
 def _cut(text: str, longest: int) -> str:
@@ -148,7 +154,9 @@ class TensorBoard(Console):
         runs: as above.
     """
 
-    def __init__(self, folder: Path, stream: TextIO | None = None, runs: int = 1) -> None:
+    def __init__(
+        self, folder: Path, stream: TextIO | None = None, runs: Sequence[str] = ()
+    ) -> None:
         super().__init__(stream, runs)
         try:
             from torch.utils.tensorboard import SummaryWriter

@@ -212,6 +212,10 @@ def build_learner(
     >>> learner.optim.lr, learner.collaboration.peers
     (0.001, 2)
     """
+    if not isinstance(stream, StreamInfo):
+        raise UserError(
+            f"stream: need what a stream tells, StreamInfo(num_classes=...), got {stream!r:.60}"
+        )
     named = net if isinstance(net, str) else None
     optim = settings.get("optim")
     if isinstance(optim, Optimizer):

@@ -8,7 +8,6 @@ moment leaves the old one whole.
 
 import hashlib
 import json
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from peerlearn.documents import MOST_BYTES, Unreadable, from_json, read_bytes, read_text
 from peerlearn.errors import UserError
-from peerlearn.learner.undo import all_or_nothing
+from peerlearn.learner.undo import AllOrNothing
 from peerlearn.learner.validation import check_state
 from peerlearn.settings import flatten, settings_of
 from peerlearn.storage import flush_folder, replace_file, write_file
@@ -31,7 +30,9 @@ if TYPE_CHECKING:
 FORMAT = "peerlearn-checkpoint"
 SCHEMA = 2
 _KEYS = {"tensors": str, "sha256": str, "settings": dict, "state": dict}
+MOST_DIFFERENCES = 5  # named in a message
 MOST_EXTRA = MOST_BYTES // 2
+MOST_HEAD, HEAD_PER_NAME = 1 << 16, 1000  # bytes
 _TENSOR_FILES = ("tensors-0.safetensors", "tensors-1.safetensors")
 
 
@@ -48,10 +49,10 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         spare, used = _TENSOR_FILES
-        with suppress(_LostError):  # nothing is there that could be lost
-            if _read_state(folder)["tensors"] == spare:
-                spare, used = used, spare
+        if _tensors_in(folder) == spare:
+            spare, used = used, spare
         whole = learner.state_dict()
+        _check_own(learner, whole)
         tensors = {name: t for name, t in whole.items() if isinstance(t, Tensor)}
         content = serialized(_separate(tensors))
         write_file(folder / spare, content)
@@ -70,8 +71,32 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
     except (OSError, SafetensorError) as error:
         # What was begun stays as it is: no state.json names it, and the next save overwrites it.
         raise UserError(
-            f"checkpoint {folder}: cannot be written ({error}); the last one that was is still "
-            "valid. Free some space, or save to another folder"
+            f"checkpoint {folder}: cannot be written ({error}); what was saved before is as it "
+            "was. Make room there, or save to another folder"
+        ) from error
+
+
+def _tensors_in(folder: Path) -> str:
+    """The file of tensors of the checkpoint that is there, "" if there is none to be lost."""
+    try:
+        name: str = _read_state(folder)["tensors"]
+        return name
+    except _LostError:
+        return ""
+    except UserError:
+        raise UserError(
+            f"checkpoint {folder}: state.json there is of something else, or of another version; "
+            "save to another folder"
+        ) from None
+
+
+def _check_own(learner: "OnlineLearner", state: dict[str, Any]) -> None:
+    """Refuse to replace a good checkpoint by one that could not be loaded."""
+    try:
+        check_state(learner, state)
+    except UserError as error:
+        raise UserError(
+            f"the learner cannot be saved: {error}; load the last checkpoint, or take a smaller lr"
         ) from error
 
 
@@ -102,12 +127,12 @@ def load(learner: "OnlineLearner", folder: Path) -> Any:
 
     Returns what was kept with it.
     """
-    state, tensors = _read(folder)
+    state, tensors = _read(folder, MOST_HEAD + HEAD_PER_NAME * len(learner.state_dict()))
     _compare_settings(folder, state["settings"], settings(learner))
     whole = {**state["state"], **tensors}
     try:
         check_state(learner, whole)
-        with all_or_nothing(learner, "all"):
+        with AllOrNothing(learner, "all"):
             learner.load_state_dict(whole)
     except Exception as error:  # a part of somebody else's may raise anything
         why = error if isinstance(error, UserError) else f"does not fit ({type(error).__name__})"
@@ -136,8 +161,11 @@ def settings(learner: "OnlineLearner") -> dict[str, Any]:
     return plain
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What state.json says, and the tensors that it names."""
+def _read(folder: Path, most_head: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What state.json says, and the tensors that it names.
+
+    most_head: bytes that the names of the tensors may take; hundreds of thousands take seconds.
+    """
     before = None
     while True:
         state = _read_state(folder)
@@ -148,6 +176,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         if state == before:
             raise _damaged(folder, f"{path.name} is missing, cut short or damaged")
         before = state  # a process that saves there may have replaced both: look again
+    if int.from_bytes(content[:8], "little") > most_head:
+        raise _damaged(folder, f"{path.name} holds far more tensors than this learner has")
     try:
         return state, deserialized(content)
     except Exception as error:  # a doctored file may raise anything
@@ -195,10 +225,11 @@ def _damaged(folder: Path, what: str) -> UserError:
 
 
 def _compare_settings(folder: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    differ = [k for k in [*ours, *theirs] if theirs.get(k) != ours.get(k)]
+    differ = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
     if differ:
         shown = "; ".join(
-            f"{k} {theirs.get(k)!r} there, {ours.get(k)!r} here" for k in dict.fromkeys(differ)
+            f"{k:.60} {theirs.get(k)!r:.60} there, {ours.get(k)!r:.60} here"
+            for k in differ[:MOST_DIFFERENCES]
         )
         raise UserError(
             f"checkpoint {folder}: was written with other settings: {shown}. "

@@ -12,6 +12,9 @@ from peerlearn.learner.collaboration import Collaboration
 from peerlearn.peer.model import Precision
 from peerlearn.peer.optimizers import Optimizer
 
+_KNOWN = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool,
+          torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.bfloat16, torch.float32,
+          torch.float64}  # fmt: skip
 Array = Tensor | np.ndarray[Any, Any]
 
 
@@ -20,11 +23,13 @@ def checked_images(x: Array, expected: tuple[int, ...] | None) -> Tensor:
 
     expected: (3, H, W) of the images so far, None before the first.
     """
+    torch_words = isinstance(x, Tensor)
     x = _tensor(x, "images")
     if x.dtype != torch.uint8 and not x.is_floating_point():
         raise UserError(f"images: dtype must be uint8, or float in [0, 1]; got {_dtype(x)}")
     if x.ndim != 4:
-        hint = "grey images are x[:, None].repeat(1, 3, 1, 1)" if x.ndim == 3 else "reshape them"
+        grey = f"grey images are x[:, None]{_THRICE[torch_words]}"
+        hint = grey if x.ndim == 3 else "reshape them"
         if x.ndim == 3 and 3 in (x.shape[0], x.shape[2]):
             hint = "a single image is x[None]"
         raise UserError(
@@ -33,7 +38,8 @@ def checked_images(x: Array, expected: tuple[int, ...] | None) -> Tensor:
     if x.shape[0] == 0:
         raise UserError("images: the batch is empty; leave out batches without images")
     if x.shape[1] != 3:
-        raise UserError(f"images: need 3 channels, got shape {tuple(x.shape)}; {_channels(x)}")
+        hint = _channels(x, torch_words)
+        raise UserError(f"images: need 3 channels, got shape {tuple(x.shape)}; {hint}")
     if expected is not None and tuple(x.shape[1:]) != expected:
         raise UserError(
             f"images: this learner's images have shape {expected}, got {tuple(x.shape[1:])}; "
@@ -83,10 +89,14 @@ def checked_labels(y: Array, count: int, num_classes: int) -> Tensor:
 
 def _tensor(value: Array, what: str) -> Tensor:
     if isinstance(value, Tensor):
+        plain = value.layout == torch.strided and value.device.type != "meta"
+        if not plain or value.is_quantized or value.is_nested or value.dtype not in _KNOWN:
+            raise UserError(f"{what}: need a plain tensor of bytes, whole numbers or floats")
         return value.detach()
     if isinstance(value, np.ndarray) and value.dtype != object:
         try:
-            return torch.from_numpy(np.ascontiguousarray(value))
+            whole = np.ascontiguousarray(value)
+            return torch.from_numpy(whole if whole.flags.writeable else whole.copy())
         except (TypeError, ValueError) as error:
             raise UserError(f"{what}: dtype {value.dtype} is not supported; convert it") from error
     hint = "; take numpy.asarray(...)" if isinstance(value, list | tuple) else ""
@@ -95,17 +105,22 @@ def _tensor(value: Array, what: str) -> Tensor:
     )
 
 
-def _channels(x: Tensor) -> str:
+_THRICE = {True: ".repeat(1, 3, 1, 1)", False: ".repeat(3, axis=1)"}  # in torch, in numpy
+_FORWARD = {True: "x.permute(0, 3, 1, 2)", False: "x.transpose(0, 3, 1, 2)"}
+
+
+def _channels(x: Tensor, torch_words: bool) -> str:
     """What to do with (B, ?, H, W) images whose second size is not 3."""
+    forward, thrice = _FORWARD[torch_words], _THRICE[torch_words]
     if x.shape[3] in (3, 4) and x.shape[1] not in (1, 4):
-        forward = "move the channels forward, x.permute(0, 3, 1, 2)"
-        return forward if x.shape[3] == 3 else f"{forward}, and drop alpha, x[:, :3]"
+        alpha = "" if x.shape[3] == 3 else ", and drop alpha, x[:, :3]"
+        return f"move the channels forward, {forward}{alpha}"
     if x.shape[1] == 4:
         return "drop the alpha channel, x[:, :3]"
     if x.shape[1] == 1:
-        return "repeat grey images three times, x.repeat(1, 3, 1, 1)"
+        return f"repeat grey images three times, x{thrice}"
     if x.shape[3] == 1:
-        return "repeat grey images three times, x.permute(0, 3, 1, 2).repeat(1, 3, 1, 1)"
+        return f"repeat grey images three times, {forward}{thrice}"
     return "choose three of them"
 
 

@@ -23,7 +23,7 @@ from peerlearn.learner.inputs import (
 from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
 from peerlearn.learner.turns import Turns
-from peerlearn.learner.undo import Moving, all_or_nothing
+from peerlearn.learner.undo import AllOrNothing, Moving, Scope
 from peerlearn.learner.validation import check_kept
 from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
@@ -140,8 +140,12 @@ class OnlineLearner:
                 self.memory.check_room(raw)
                 self._check_heads(raw[:1])
             # of several steps a later one may fail, when weights have moved
-            with all_or_nothing(self, "before weights" if self.updates == 1 else "all but images"):
-                return self._learn(raw, batch)
+            scope: Scope = "before weights" if self.updates == 1 else "all but images"
+            with AllOrNothing(self, scope) as guard, torch.enable_grad():
+                losses = self._learn(raw, batch)
+                guard.done()
+            self.moving = ""
+            return losses
 
     def _refuse_torn(self) -> None:
         if self.moving:
@@ -167,7 +171,6 @@ class OnlineLearner:
         met = progress if outcomes else self.progress  # a batch that was skipped is not met
         self.progress = met.after_batch(carry)
         self.predictor.image_shape = tuple(raw.shape[1:])
-        self.moving = ""
         return losses
 
     def _update(
@@ -266,7 +269,7 @@ class OnlineLearner:
                     "call it once, after the last batch of a task"
                 )
             self._refuse_torn()
-            with all_or_nothing(self, "all but images"):
+            with AllOrNothing(self, "all but images"):
                 for peer in self.peers:
                     self.method.end_task(peer)
                 self.progress = self.progress.after_task()
@@ -275,7 +278,13 @@ class OnlineLearner:
         """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
         classes = self.method.stream.num_classes
         for i in range(len(self.peers)):
-            answered = tuple(self.predictor.logits(x, peer=i).shape)
+            try:
+                answered = tuple(self.predictor.logits(x, peer=i).shape)
+            except RuntimeError as error:
+                raise UserError(
+                    f"network: does not take images of {tuple(x.shape[1:])} ({error}); see to its "
+                    "layers and feature_dim"
+                ) from error
             if answered != (1, classes):
                 raise UserError(
                     f"network: answers {answered[-1]} classes, the stream has {classes}; "

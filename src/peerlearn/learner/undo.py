@@ -1,8 +1,7 @@
 """All or nothing: a call that raises leaves a learner as it was before."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+import copy
+from typing import TYPE_CHECKING, Literal, Self
 
 from torch import Tensor
 
@@ -22,32 +21,48 @@ _NOT_IN: dict[Scope, tuple[Moving, ...]] = {
 _IMAGES = "memory.columns."
 
 
-@contextmanager
-def all_or_nothing(learner: "OnlineLearner", scope: Scope) -> Iterator[None]:
+class AllOrNothing:
     """If what is done within raises, the learner becomes again what it was.
 
-    scope: of what a copy is made. A step moves generators, statistics and counts long before it
-    comes to the weights and at last to the images in memory, of which copies are large: if it
-    fails while it moves what was not copied it is not taken back, and `learner.moving` says so.
+    A step moves generators, statistics and counts long before it comes to the weights and at last
+    to the images in memory, of which copies are large: if it fails while it moves what was not
+    copied it is not taken back, and `learner.moving` says so. So it does if an interrupt comes
+    while things are taken back. After `done()` nothing is taken back.
+
+    Args:
+        learner: whose state it is.
+        scope: of what a copy is made.
     """
-    moving, before = learner.moving, _copy(learner, scope)
-    try:
-        yield
-    except BaseException:
-        for peer in learner.peers:
-            peer.optimizer.zero_grad(set_to_none=True)
-        if learner.moving not in _NOT_IN[scope]:
-            learner.load_state_dict({**_not_copied(learner, scope, before), **before})
-            learner.moving = moving
-        raise
-    finally:
+
+    def __init__(self, learner: "OnlineLearner", scope: Scope) -> None:
+        self.learner, self.scope = learner, scope
+        self.moving, self.before = learner.moving, _copy(learner, scope)
+        self.is_done = False
+
+    def done(self) -> None:
+        """All has been moved."""
+        self.is_done = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        learner = self.learner
+        if kind is not None and not self.is_done:
+            for peer in learner.peers:
+                peer.optimizer.zero_grad(set_to_none=True)
+            if learner.moving not in _NOT_IN[self.scope]:
+                learner.moving = "weights"
+                rest = _not_copied(learner, self.scope, self.before)
+                learner.load_state_dict({**rest, **self.before})
+                learner.moving = self.moving
         learner.predictor.refresh()
 
 
 def _copy(learner: "OnlineLearner", scope: Scope) -> State:
     state = _moved_before_weights(learner) if scope == "before weights" else learner.state_dict()
     return {
-        name: value.clone() if isinstance(value, Tensor) else value
+        name: value.clone() if isinstance(value, Tensor) else copy.deepcopy(value)
         for name, value in state.items()
         if scope == "all" or not name.startswith(_IMAGES)
     }

@@ -7,7 +7,7 @@ that can draw, and an optimizer that can go on.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from peerlearn.errors import UserError
 from peerlearn.methods.interface import Shape
 from peerlearn.peer.optimizers import Optimizer
-from peerlearn.peer.peer import Peer, State, part
+from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.settings import nest
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ LARGEST_SIDE = 2**16  # pixels
 # what comes with rows and steps: not there in a learner that was just built
 _GROWS = re.compile(r"memory\.|progress\.carry\.|peer\d+\.(optimizer|buffers)\.")
 _COUNTS = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.\w+\.\d+)\.counts")
+_INSIDE = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.\w+\.\d+)\.")
 _SCALER = re.compile(r"peer\d+\.scaler")
 _RNG = re.compile(r"rng\.\w+|peer\d+\.rng")
 _NOT_NEGATIVE = re.compile(
@@ -37,12 +38,17 @@ _NOT_NEGATIVE = re.compile(
 def check_state(learner: "OnlineLearner", state: State) -> None:
     """Raise a `UserError` that says what does not fit, in a few words, or pass."""
     own = learner.state_dict()
+    own |= _snapshots(learner, own, state)
     for name in {**own, **state}:
         if not _GROWS.match(name):
             _check_like(name, own, state)
+    learnt = {n for n, p in learner.peers[0].model.named_parameters() if p.requires_grad}
+    peers = tuple(f"peer{i}." for i in range(len(learner.peers)))
     for name, value in state.items():
+        if name.startswith("peer") and not name.startswith(peers):
+            raise UserError(f"{name:.60} is of a peer that this learner does not have")
         if isinstance(value, Tensor):
-            _check_numbers(name, value, own.get(name))
+            _check_numbers(name, value, learnt)
     _check_rngs(state)
     shape = _check_image_shape(state["image_shape"])
     _check_progress(learner, part("progress", state), shape)
@@ -51,11 +57,21 @@ def check_state(learner: "OnlineLearner", state: State) -> None:
         _check_peer(f"peer{i}", peer, learner.optim, part(f"peer{i}", state))
 
 
+def _snapshots(learner: "OnlineLearner", own: State, found: State) -> State:
+    """What a peer would have had it taken a snapshot, where the state has one and it has not."""
+    expected: State = {}
+    for i in range(len(learner.peers)):
+        there = (any(n.startswith(f"peer{i}.snapshot.") for n in state) for state in (own, found))
+        if [*there] == [False, True]:
+            expected |= prefixed(f"peer{i}.snapshot", part(f"peer{i}.model", own))
+    return expected
+
+
 def _check_like(name: str, own: State, found: State) -> None:
     """A value has to be of the kind that the learner has itself."""
     expected, got = (_form(state[name]) if name in state else "nothing" for state in (own, found))
     if expected != got and not (name == "image_shape" and name in found):
-        raise UserError(f"{name} should be {expected} and is {got}")
+        raise UserError(f"{name:.60} should be {expected:.200} and is {got:.200}")
     if _COUNTS.fullmatch(name):
         forwards, backwards = (_count(name, n) for n in found[name])
         if backwards > forwards:
@@ -85,12 +101,12 @@ def _not_negative(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and value >= 0
 
 
-def _check_numbers(name: str, value: Tensor, own: Any) -> None:
-    """Finite, but where the learner's own are not either, such as in a mask."""
-    finite = torch.isfinite(value)
-    if isinstance(own, Tensor) and own.shape == value.shape:
-        finite |= ~torch.isfinite(own).to(finite.device)
-    if not bool(finite.all()):
+def _check_numbers(name: str, value: Tensor, learnt: Set[str]) -> None:
+    """Finite, but in buffers of a network's own, such as a mask. learnt: names of parameters."""
+    inside = _INSIDE.match(name)
+    within = name[inside.end() :] if inside else ""
+    of_ours = not inside or within in learnt or within.endswith(("running_mean", "running_var"))
+    if of_ours and not bool(torch.isfinite(value).all()):
         raise UserError(f"{name} holds numbers that are not finite")
     if _NOT_NEGATIVE.fullmatch(name) and bool((value < 0).any()):
         raise UserError(f"{name} holds negative numbers")
@@ -103,6 +119,11 @@ def _check_rngs(state: State) -> None:
                 torch.Generator().set_state(value)
             except RuntimeError:
                 raise UserError(f"{name} is not the state of a generator") from None
+            # numbers left of the present block of 624, and the place of the next: torch looks at
+            # each alone, and would read beyond the block if they did not agree
+            left, place = (int(value[at : at + 4].view(torch.int32)) for at in (8, 16))
+            if left + place != 625 and (left, place) != (1, 0):
+                raise UserError(f"{name} is not the state of a generator")
 
 
 def _check_image_shape(shape: Any) -> tuple[int, ...] | None:
@@ -146,7 +167,7 @@ def _check_memory(
         raise UserError("memory.seen contradicts the count of batches")
     wanted = {"x", "y", *learner.method.stores} if shape is not None else set()
     if columns.keys() != wanted:
-        raise UserError(f"memory has the columns {sorted(columns)} and not {sorted(wanted)}")
+        raise UserError(f"memory has the columns {sorted(columns)!s:.80} and not {sorted(wanted)}")
     if shape is not None:
         if not all(isinstance(column, Tensor) and column.ndim for column in columns.values()):
             raise UserError("memory has a column that is not of rows")
@@ -217,7 +238,7 @@ def _same_option(key: str, own: Any, found: Any) -> bool:
     if isinstance(own, float) and key == "lr":
         return bool(math.isfinite(found) and found >= 0)
     if isinstance(own, float):
-        return bool(min(0.0, own) <= found <= max(1.0, own))
+        return bool(min(0.0, own) <= found and (found < 1 or found <= own))
     return bool(own == found)
 
 
@@ -233,7 +254,8 @@ def _check_moments(
     for number, forms in found.items():
         if forms != wanted.get(number):
             raise UserError(
-                f"{name}.{number} should be {wanted.get(number, 'nothing')} and is {forms}"
+                f"{name}.{number:.20} should be {wanted.get(number, 'nothing')!s:.200} and is "
+                f"{forms!s:.200}"
             )
 
 

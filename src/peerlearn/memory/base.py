@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -66,6 +66,7 @@ class Memory(ABC):
         """Bytes that each column occupies."""
         return {name: column.nbytes for name, column in self._columns.items()}
 
+    @final
     def add(self, rng: torch.Generator, **rows: Tensor) -> None:
         """Offer rows, each (B, ...).
 
@@ -74,6 +75,7 @@ class Memory(ABC):
         """
         self.keep(rows, self.choose(rows, rng))
 
+    @final
     def choose(self, rows: Mapping[str, Tensor], rng: torch.Generator) -> Sequence[int]:
         """The slots that rows take, before any of them is overwritten: the first half of `add`."""
         if self._columns and rows.keys() != self._columns.keys():
@@ -84,6 +86,7 @@ class Memory(ABC):
         self._check(slots, len(next(iter(rows.values()))))
         return slots
 
+    @final
     def keep(self, rows: Mapping[str, Tensor], slots: Sequence[int]) -> None:
         """Write rows to the slots that were chosen for them: the second half of `add`."""
         self._store({slot: i for i, slot in enumerate(slots) if slot < self.capacity}, rows)

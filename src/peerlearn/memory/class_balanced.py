@@ -99,6 +99,7 @@ class ClassBalanced(Memory):
             or sum(offered) != state["seen"]
             or any(count < max(1, held[k]) for k, count in zip(classes, offered, strict=True))
             or not held.keys() <= set(classes)
+            or (any(full) and held.total() < self.capacity)
         ):
             raise UserError("memory: classes, offered and full contradict each other")
 

@@ -87,10 +87,18 @@ class PeerModel(nn.Module):
         return projected
 
     def moving_state(self) -> dict[str, Any]:
-        """The part of its full state that a forward moves: statistics and counts."""
-        state = self.state_dict(keep_vars=True).items()
-        statistics = {name: t for name, t in state if not isinstance(t, nn.Parameter)}
-        return {**statistics, "counts": [self.forwards, self.backwards]}
+        """The part of its full state that a forward may move: all but weights that are learnt.
+
+        A network that only answers has none that are learnt, and then moves its buffers alone.
+        """
+        state = self.state_dict(keep_vars=True)
+        learns = any(t.requires_grad for t in state.values() if isinstance(t, Tensor))
+        moved = {
+            name: t
+            for name, t in state.items()
+            if not (isinstance(t, nn.Parameter) and (t.requires_grad or not learns))
+        }
+        return {**moved, "counts": [self.forwards, self.backwards]}
 
     def full_state(self) -> dict[str, Any]:
         """Its state and its counts."""

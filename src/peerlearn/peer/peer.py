@@ -115,8 +115,13 @@ class Peer:
         self.rng.set_state(state["rng"])
         self.scaler.load_state_dict(state["scaler"])
         self.model.load_full_state(part("model", state))
-        if self.snapshot is not None:
-            self.snapshot.load_full_state(part("snapshot", state))
+        snapshot = part("snapshot", state)
+        if snapshot and self.snapshot is None:
+            self.take_snapshot()
+        if self.snapshot is not None and snapshot:
+            self.snapshot.load_full_state(snapshot)
+        else:
+            self.snapshot = None
         self.buffers = {name: t.to(device) for name, t in part("buffers", state).items()}
         self._load_moments(part("optimizer", state))
 

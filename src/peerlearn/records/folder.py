@@ -136,6 +136,11 @@ class RunFolder:
             raise
 
     @property
+    def has_results(self) -> bool:
+        """Whether a run has begun here."""
+        return self.has_checkpoint or os.path.lexists(self.path / "summary.json")
+
+    @property
     def has_checkpoint(self) -> bool:
         """Whether there is something to go on from."""
         return os.path.lexists(self.checkpoint / "state.json")

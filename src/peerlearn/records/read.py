@@ -85,6 +85,11 @@ class RunRecord:
         return self.summary.status == "done"
 
     @property
+    def state(self) -> str:
+        """Its status as a person should read it: nobody knows whether it is being worked on."""
+        return {"running": "unfinished"}.get(self.summary.status, self.summary.status)
+
+    @property
     def metrics(self) -> Mapping[str, float | None]:
         """The ensemble's, by name."""
         return self.summary.metrics

@@ -28,6 +28,9 @@ LARGE = Room(width=700, height=400, right=165)  # names stand at the ends of lin
 SMALL = Room(width=320, height=210, left=44, right=8, top=10, bottom=36)  # one of many alike
 
 
+TINY = 1e-300  # has a logarithm, as what is smaller may not
+
+
 class Axis(NamedTuple):
     """A way from values to pixels, with the values that get a label."""
 
@@ -43,7 +46,7 @@ class Axis(NamedTuple):
         """The pixel of a value."""
         low, high = self.low, self.high
         if self.log:
-            value, low, high = math.log(value), math.log(low), math.log(high)
+            value, low, high = (math.log(max(v, TINY)) for v in (value, low, high))
         return self.start + (value - low) / ((high - low) or 1) * (self.stop - self.start)
 
 

@@ -38,7 +38,7 @@ def summary_table(groups: Sequence[Group]) -> Html:
 
 def summary_row(group: Group, one: Series) -> list[Child]:
     """The row of one series."""
-    states = [run.summary.status for run in one.runs if not run.done]
+    states = [run.state for run in one.runs if not run.done]
     badges = [
         tag("span", f"{states.count(state)} {state}", class_=f"badge {state}")
         for state in sorted(set(states))
@@ -104,8 +104,7 @@ def unfinished_row(group: Group, one: Series, run: RunRecord) -> list[Child]:
     """How far one run has got."""
     tasks, sofar = run.config.settings.get("stream.tasks"), run.accuracy_over_stream
     reached = f"{len(sofar)} of {tasks}" if isinstance(tasks, int) else len(sofar)
-    status = run.summary.status
-    badge = tag("span", status, class_=f"badge {status}")
+    badge = tag("span", run.state, class_=f"badge {run.state}")
     aa = f"{100 * sofar[-1]:.1f}" if sofar else NOTHING
     return [one.name, group.name, run.seed, badge, reached, aa]
 

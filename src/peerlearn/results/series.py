@@ -81,7 +81,7 @@ class Series:
     @property
     def note(self) -> str:
         """What the numbers leave out; empty if nothing."""
-        states = [run.summary.status for run in self.runs if not run.done]
+        states = [run.state for run in self.runs if not run.done]
         notes = [f"{states.count(state)} {state}" for state in sorted(set(states))]
         return ", ".join([*notes, self.why] if self.why else notes)
 

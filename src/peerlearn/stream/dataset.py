@@ -249,7 +249,7 @@ def _check(dataset: Dataset, num_tasks: int, batch_size: int) -> None:
         good = [t for t in range(1, train.num_classes + 1) if train.num_classes % t == 0]
         raise UserError(
             f"{name}: {train.num_classes} classes do not make {num_tasks} equal tasks; "
-            f"choose num_tasks from {', '.join(map(str, good))}"
+            f"choose from {', '.join(map(str, good))} (--tasks, num_tasks)"
         )
     if batch_size < 1:
         raise UserError(f"{name}: batch_size must be at least 1, not {batch_size}")
