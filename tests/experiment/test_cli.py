@@ -1,8 +1,10 @@
 """What a person meets at the command line: one line that helps, and exit code 2."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -266,3 +268,23 @@ def test_everything_there_is_can_be_listed(capsys: pytest.CaptureFixture[str]) -
     assert len(capsys.readouterr().out.splitlines()) == 108
     assert command("data", "list") == 0
     assert "mini" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("closing", [">&- 2>&-", "2>/dev/full"])
+def test_closed_and_full_outputs_are_no_fault(closing: str, tmp_path: Path) -> None:
+    peerlearn = f"{sys.executable} -m peerlearn"
+    words = f"run er {' '.join(SMALL)} --threads 1 --net small --out {tmp_path}"
+    for rest, code in ((words.replace(" --width 1", ""), 0), ("table nosuch", 2)):
+        done = subprocess.run(f"{peerlearn} {rest} {closing}", shell=True, check=False)
+        assert done.returncode == code
+
+
+def test_ctrl_c_while_the_command_starts_ends_it_at_once(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "peerlearn", "run", "er", *SMALL, "--out", str(tmp_path)]
+    for seconds in (0.3, 0.6):
+        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode in (-signal.SIGINT, 130)
+        assert "Traceback" not in said

@@ -299,3 +299,13 @@ class TestAFolderThatWasMoved:
         assert "goes on after batch 4 of 10" in capsys.readouterr().err
         for name in ("accuracy.json", "config.yaml"):
             assert (folder(moved) / name).read_bytes() == (folder(made) / name).read_bytes()
+
+
+def test_results_without_their_settings_are_not_reused(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder(copy) / "config.yaml").unlink()
+    before = content_of(copy)
+    assert again(copy) == 2
+    assert "has results, and no config.yaml" in capsys.readouterr().err
+    assert content_of(copy) == before

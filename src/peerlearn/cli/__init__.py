@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from peerlearn import __version__
 from peerlearn.cli import data, listing, report, run, table
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refused(what: str) -> int:
-    print(f"peerlearn: {UserError(what)}", file=sys.stderr)
+    with suppress(OSError):  # the exit code says it too
+        print(f"peerlearn: {UserError(what)}", file=sys.stderr)
     return 2
 
 
