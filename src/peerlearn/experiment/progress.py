@@ -73,6 +73,7 @@ class Console:
             f"{self.label}: " + _listed(f"task {task + 1}", where, loss, self.scores, until),
             f"{self.label}: " + _listed(f"task {task + 1}", where, until),
             f"{number}{self.method}: {where}, {until}",
+            f"{number}{self.method}: {where}, {duration(left)} left",
             f"{self.method}: {where}, {duration(left)} left",
             f"{where}, {duration(left)} left",
         ]
