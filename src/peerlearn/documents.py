@@ -17,8 +17,6 @@ MOST_YAML_NODES = 10_000  # aliases followed
 DEEPEST = 32
 MOST_BRACKETS = 100  # open at once: for thousands the reader of YAML takes seconds
 LARGEST = 10**300  # whole numbers beyond it have no float
-
-
 # what its constructors raise for tags that promise too much, such as !!timestamp x
 _TRIPS = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
           ValueError)  # fmt: skip

@@ -15,6 +15,7 @@ from PIL import Image
 
 from peerlearn.data import load
 from peerlearn.experiment import images, run
+from peerlearn.records.folder import RunFolder
 
 QUICK = ("--memory", "4", "--net", "small", "--width", "1", "--tasks", "2", "--threads", "1")
 METHOD, SMALL_NET = "er+ccl", ("--net", "small")  # two peers, and a run in half a second
@@ -309,3 +310,19 @@ def test_results_without_their_settings_are_not_reused(
     assert again(copy) == 2
     assert "has results, and no config.yaml" in capsys.readouterr().err
     assert content_of(copy) == before
+
+
+def test_a_run_that_another_process_begins_just_now_is_not_one_without_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = RunFolder.config
+
+    def just_before_it_is_written(run: RunFolder) -> Any:
+        found = config(run)
+        if found is None and not run.path.exists():
+            shutil.copytree(folder(tmp_path / "other"), run.path)
+        return found
+
+    assert again(tmp_path / "other") == 0
+    monkeypatch.setattr(RunFolder, "config", just_before_it_is_written)
+    assert again(tmp_path / "here") == 0

@@ -27,8 +27,9 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
     A run that is resumed keeps the device and threads with which it began, unless a flag gives
     others. images: what it is to learn, which must be the same as well.
     """
+    begun = folder.has_results  # looked at first: another process writes its settings before them
     found = folder.config()
-    if found is None and folder.has_results:
+    if found is None and begun:
         raise UserError(
             f"{folder.path}: has results, and no config.yaml that says of what; restore it, or "
             "delete the folder and start again"

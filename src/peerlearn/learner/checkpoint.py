@@ -46,13 +46,13 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
     extra: anything JSON can hold, kept with it.
     """
     _check_extra(extra)
+    whole = learner.state_dict()
+    _check_own(learner, whole)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         spare, used = _TENSOR_FILES
         if _tensors_in(folder) == spare:
             spare, used = used, spare
-        whole = learner.state_dict()
-        _check_own(learner, whole)
         tensors = {name: t for name, t in whole.items() if isinstance(t, Tensor)}
         content = serialized(_separate(tensors))
         write_file(folder / spare, content)

@@ -26,8 +26,8 @@ MOST = 2**53  # a count beyond it is no count
 LARGEST_SIDE = 2**16  # pixels
 # what comes with rows and steps: not there in a learner that was just built
 _GROWS = re.compile(r"memory\.|progress\.carry\.|peer\d+\.(optimizer|buffers)\.")
-_COUNTS = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.\w+\.\d+)\.counts")
-_INSIDE = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.\w+\.\d+)\.")
+_INSIDE = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.\w+\.\d+)\.")  # a network
+_COUNTS = re.compile(_INSIDE.pattern + "counts")
 _SCALER = re.compile(r"peer\d+\.scaler")
 _RNG = re.compile(r"rng\.\w+|peer\d+\.rng")
 _NOT_NEGATIVE = re.compile(

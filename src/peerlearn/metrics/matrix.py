@@ -65,11 +65,6 @@ class AccuracyMatrix:
         return type(self)(self._a[: k + 1], fm_floor_zero=self.fm_floor_zero)
 
     @property
-    def steps(self) -> list[Self]:
-        """The matrix as it stood after each task."""
-        return [self.at(k) for k in range(len(self))]
-
-    @property
     def average_accuracy(self) -> float:
         """AA: how well all tasks are known at the end."""
         return _mean(self._last)
