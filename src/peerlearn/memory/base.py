@@ -39,6 +39,7 @@ class Memory(ABC):
             raise UserError(f"memory: capacity must be 0 (no replay) or more, got {capacity!r:.60}")
         self.capacity = capacity
         self.seen = 0  # rows offered so far
+        self.changes = 0  # how often rows have been written
         self._size = 0
         self._columns: dict[str, Tensor] = {}
 
@@ -120,6 +121,7 @@ class Memory(ABC):
         """Write rows to their slots. taken: the number of the row by slot."""
         if not taken:
             return
+        self.changes += 1
         slots, chosen = torch.tensor(list(taken)), torch.tensor(list(taken.values()))
         for name, column in self._columns.items():
             column[slots.to(column.device)] = rows[name][chosen.to(column.device)]
@@ -176,6 +178,7 @@ class Memory(ABC):
         size = max(map(len, columns.values()), default=0)
         if size > self.capacity:
             raise UserError(f"memory: the state has {size} rows, capacity is {self.capacity}")
+        self.changes += 1
         self.seen, self._size, self._columns = int(state["seen"]), size, {}
         for name, rows in columns.items():
             column = rows.new_zeros((self.capacity, *rows.shape[1:]), device=device)
