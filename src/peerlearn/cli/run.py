@@ -45,18 +45,21 @@ def act(args: argparse.Namespace) -> int:
         runs = plan(args) if args.methods else []
         print(args.shown.format_help() + settings_help(runs, args.options))
         return 0
-    runs = plan(args)
 
     from peerlearn.experiment.identity import folder_of, reconcile
+    from peerlearn.experiment.precision import settle_precision
     from peerlearn.experiment.progress import Console, TensorBoard
     from peerlearn.experiment.run import Stopped, run_all
 
+    runs, choices = settle_precision(plan(args), args.out)
     for one in runs:  # a folder with other settings is refused before hours of work
         reconcile(folder_of(one, args.out), one)
     methods = [one.method for one in runs]
     watcher = Console(runs=methods)
     if args.tensorboard:
         watcher = TensorBoard(args.tensorboard, runs=methods)
+    for choice in choices:
+        watcher.note(choice)
     try:
         summaries = run_all(runs, args.out, watcher, args.root)
     except Stopped:

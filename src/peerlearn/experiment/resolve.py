@@ -5,7 +5,7 @@ Flags beat files, files beat presets, presets beat defaults.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ ALIASES = {
 }
 _METHOD = ("method.name", "collaboration.name")
 _PARTS = ("net.name", "optim.name", "memory.name")
+PRECISION = "machine.precision"
 IDENTITY = ("data", *_METHOD, "memory.size", "seed")
 
 
@@ -104,6 +105,17 @@ class Resolved:
         if data in DATASETS and (origin := DATASETS.origin(data)):
             found[f"{DATASETS.kind} {data}"] = origin
         return found
+
+    def with_precision(self, chosen: str) -> "Resolved":
+        """The run in which `auto` has become what it chose."""
+        values = {**self.values, PRECISION: chosen}
+        usual = _usual_parts(self.parts, _protocol(str(self.values["data"]), self.method))
+        return replace(
+            self,
+            values=values,
+            origins={**self.origins, PRECISION: "auto"},
+            variant=_variant(values, {**self.usual, **usual}),
+        )
 
     def check(self) -> None:
         """Refuse what cannot work together, before any other run has begun."""

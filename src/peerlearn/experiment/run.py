@@ -17,6 +17,7 @@ from peerlearn.experiment.identity import create_or_verify, folder_of, reconcile
 from peerlearn.experiment.images import Loader
 from peerlearn.experiment.resolve import Resolved
 from peerlearn.learner.online import OnlineLearner
+from peerlearn.peer.model import Layout
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.read import checked, damaged
 from peerlearn.records.schema import Config, Saved
@@ -110,7 +111,12 @@ def run(
         reset_peak_memory()
         torch.set_num_threads(config.settings["machine.threads"])
         stream = resolved.stream.stream(images.data, resolved.seed)
-        learner = make_learner(resolved, stream, device=config.settings["machine.device"])
+        learner = make_learner(
+            resolved,
+            stream,
+            device=config.settings["machine.device"],
+            layout=config.settings["machine.layout"],
+        )
         with folder.locked(_busy(config, watcher, wait)):
             # what cannot be was refused before files are made
             config = create_or_verify(folder, resolved, images)
@@ -129,7 +135,9 @@ def _busy(config: Config, watcher: Watcher, wait: bool) -> Callable[[], None]:
     return told
 
 
-def make_learner(resolved: Resolved, stream: Stream, device: str | None = None) -> OnlineLearner:
+def make_learner(
+    resolved: Resolved, stream: Stream, device: str | None = None, layout: Layout | None = None
+) -> OnlineLearner:
     """The learner of a run, untrained."""
     skipped = {f"{group}.name" for group in resolved.parts.names} | {"memory.size"}
     return resolved.parts.build(
@@ -140,6 +148,7 @@ def make_learner(resolved: Resolved, stream: Stream, device: str | None = None) 
         updates=resolved.run.updates,
         device=device or resolved.machine.device,
         precision=resolved.machine.precision,
+        layout=layout or resolved.machine.layout,
     )
 
 

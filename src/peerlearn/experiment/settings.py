@@ -1,9 +1,11 @@
 """The settings of a run that no part of a learner has: the run itself, its stream, the machine."""
 
+from typing import Literal
+
 from peerlearn.data.images import Dataset
 from peerlearn.errors import UserError
 from peerlearn.learner.build import Profile
-from peerlearn.peer.model import Precision
+from peerlearn.peer.model import Layout, Precision
 from peerlearn.records.schema import MOST_TASKS
 from peerlearn.settings import Settings, setting
 from peerlearn.stream.base import Stream
@@ -34,7 +36,10 @@ class MachineSettings(Settings):
     """Where a run takes place; a run that is resumed keeps device and threads."""
 
     device: str = setting("cpu", "cpu or cuda")
-    precision: Precision = setting("fp32", "fp32; on cuda also bf16 or fp16")
+    precision: Literal[Precision, "auto"] = setting(
+        "fp32", "of arithmetic; fp16 on cuda only, auto is bf16 where that is faster"
+    )
+    layout: Layout = setting("auto", "of images and weights; auto is the fast one where it is safe")
     threads: int = setting(0, "of the processor; 0 for all", ge=0, le=1024)
 
 

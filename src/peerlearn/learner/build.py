@@ -20,7 +20,7 @@ from peerlearn.methods import METHODS
 from peerlearn.methods.interface import Method
 from peerlearn.nets import NETWORKS
 from peerlearn.peer import OPTIMIZERS
-from peerlearn.peer.model import Precision
+from peerlearn.peer.model import Layout, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.registry import Registry
 from peerlearn.settings import Settings, Values, fields_of, flatten, matching, nest, settings_of
@@ -189,6 +189,7 @@ def build_learner(
     updates: int = 1,
     device: str | torch.device = "cpu",
     precision: Precision = "fp32",
+    layout: Layout = "auto",
     **settings: Any,
 ) -> OnlineLearner:
     """The learner of a name such as "er" or "er+ccldc".
@@ -204,7 +205,8 @@ def build_learner(
         memory_policy: which images stay in memory, by name.
         updates: steps per stream batch.
         device: where it runs.
-        precision: fp32; on CUDA also bf16 or fp16.
+        precision: fp32, bf16 where the processor can, on CUDA also fp16.
+        layout: of images and weights in memory; auto is channels_last where that is safe.
         settings: of the parts, by any name that means one thing only: alpha=0.5, stages=2; or by
             group: method={"alpha": 0.5}, optim=SGD(lr=0.1), chain=ViewChain(stages=2).
 
@@ -245,6 +247,7 @@ def build_learner(
         updates=updates,
         device=device,
         precision=precision,
+        layout=layout,
     )
 
 

@@ -11,6 +11,7 @@ from peerlearn.errors import UserError
 from peerlearn.learner.collaboration import Collaboration
 from peerlearn.peer.model import Precision
 from peerlearn.peer.optimizers import Optimizer
+from peerlearn.peer.probe import bf16_trial
 
 _KNOWN = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool,
           torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.bfloat16, torch.float32,
@@ -140,10 +141,15 @@ def usable_device(device: str | torch.device, precision: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); take cpu") from error
-    if precision != "fp32" and found.type != "cuda":
+    if precision == "bf16" and found.type == "cpu":
+        if fault := bf16_trial().fault:
+            raise UserError(
+                f"precision bf16 cannot be used on this processor: a trial in a process of its "
+                f"own {fault}; take precision='fp32'"
+            )
+    elif precision != "fp32" and found.type != "cuda":
         raise UserError(
-            f"precision {precision} needs device='cuda', got {found.type!r}: on some "
-            "processors low precision ends the process; take precision='fp32'"
+            f"precision {precision} needs device='cuda', got {found.type!r}; take precision='fp32'"
         )
     return found
 

@@ -30,7 +30,7 @@ from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
 from peerlearn.methods.replay import images
-from peerlearn.peer.model import PeerModel, Precision
+from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.peer.seeding import generator, private_randomness
@@ -50,7 +50,8 @@ class OnlineLearner:
         optim: of every peer; the method's own by default.
         updates: steps per stream batch, each on a fresh draw of the memory.
         device: where it runs.
-        precision: fp32; on CUDA also bf16, or fp16 with loss scaling.
+        precision: fp32, bf16 where the processor can, on CUDA also fp16 with loss scaling.
+        layout: of images and weights in memory; auto is channels_last where that is safe.
 
     >>> from peerlearn import StreamInfo, small_net
     >>> from peerlearn.methods import ER
@@ -73,6 +74,7 @@ class OnlineLearner:
         updates: int = 1,
         device: str | torch.device = "cpu",
         precision: Precision = "fp32",
+        layout: Layout = "auto",
     ) -> None:
         self.device = usable_device(device, precision)
         check_arguments(net, collaboration, optim, seed, updates)
@@ -101,6 +103,7 @@ class OnlineLearner:
                 index=index,
                 device=self.device,
                 precision=precision,
+                layout=layout,
             )
 
         self.peers = [new_peer(index) for index in range(c.peers)]

@@ -1,7 +1,7 @@
 """The model of a peer: a network, and what a method puts on its features."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from peerlearn.nets.base import Network
 SAFE_CHANNELS = 16
 
 Precision = Literal["fp32", "bf16", "fp16"]
+Layout = Literal["auto", "channels_last", "default"]
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -23,6 +24,7 @@ class PeerModel(nn.Module):
     Args:
         net: a network that shows its features, see `peerlearn.nets.Network`.
         precision: of its arithmetic: fp32, bf16 or fp16.
+        layout: of its images and weights in memory; `settle` decides what "auto" is.
 
     >>> from peerlearn import small_net
     >>> model = PeerModel(small_net(4))
@@ -30,7 +32,9 @@ class PeerModel(nn.Module):
     (torch.Size([2, 4]), 2)
     """
 
-    def __init__(self, net: nn.Module, precision: Precision = "fp32") -> None:
+    def __init__(
+        self, net: nn.Module, precision: Precision = "fp32", layout: Layout = "auto"
+    ) -> None:
         super().__init__()
         if not isinstance(net, Network):
             raise UserError(
@@ -41,7 +45,10 @@ class PeerModel(nn.Module):
         self.head: nn.Module | None = None
         self.projection: nn.Linear | None = None
         self.precision = precision
-        self.layout = torch.channels_last
+        if layout not in get_args(Layout):
+            raise UserError(f"layout must be auto, channels_last or default, got {layout!r:.60}")
+        self.wanted = layout
+        self.layout = torch.contiguous_format if layout == "default" else torch.channels_last
         self.forwards = 0
         self.backwards = 0
 
@@ -66,6 +73,11 @@ class PeerModel(nn.Module):
         process: such networks keep the default layout there.
         """
         if device.type == "cpu" and any(map(_overruns, self.modules())):
+            if self.wanted == "channels_last":
+                raise UserError(
+                    "layout channels_last may end the process: on a CPU it is not safe for "
+                    f"strided 1x1 convolutions of fewer than {SAFE_CHANNELS} channels; take auto"
+                )
             self.layout = torch.contiguous_format
         self.to(device, memory_format=self.layout)  # type: ignore[call-overload]
 
@@ -112,8 +124,9 @@ class PeerModel(nn.Module):
     def _run(self, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         self.forwards += len(x)
         self.backwards += len(x) if torch.is_grad_enabled() else 0
-        dtype = _DTYPES[self.precision]
-        with torch.autocast(x.device.type, dtype=dtype, enabled=self.precision != "fp32"):
+        dtype, low = _DTYPES[self.precision], self.precision != "fp32"
+        # a forward casts each weight once; the cache for more belongs to all threads together
+        with torch.autocast(x.device.type, dtype, enabled=low, cache_enabled=False):
             try:
                 return part(x.contiguous(memory_format=self.layout)).float()
             except ValueError as error:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from peerlearn.peer.model import PeerModel, Precision
+from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.seeding import generator, private_randomness
 
@@ -25,6 +25,7 @@ class Peer:
         index: its number among the peers, which gives it randomness of its own.
         device: where it runs.
         precision: of its arithmetic: fp32, bf16 or fp16.
+        layout: of images and weights in memory: auto, channels_last or default.
 
     Attributes:
         buffers: tensors of the method's own, such as GSA's accumulators.
@@ -47,12 +48,13 @@ class Peer:
         index: int,
         device: torch.device,
         precision: Precision = "fp32",
+        layout: Layout = "auto",
     ) -> None:
         self.rng = generator(seed, f"peer {index}")
         self.buffers: dict[str, Tensor] = {}
         self.snapshot: PeerModel | None = None
         with private_randomness(generator(seed, f"network {index}"), device):
-            self.model = PeerModel(build(), precision)
+            self.model = PeerModel(build(), precision, layout)
             setup(self)
         for model in self.networks:
             model.settle(device)
