@@ -63,7 +63,7 @@ def refuse(capsys: pytest.CaptureFixture[str], says: str, *words: str) -> None:
         ("run er --device warp", "device 'warp' cannot be used"),
         ("run er --threads -1", "--threads: threads must be at least 0"),
         ("run er --threads 100000", "--threads: threads must be at most 1024"),
-        ("run er --precision bf16", "needs device='cuda'"),
+        ("run er --precision fp16", "needs device='cuda'"),
         ("run", "see peerlearn run --help"),
         ("run --lr 0.1", "run: name a method"),
         ("run zzzzz", "there is no method 'zzzzz'; known: derpp, er, er_ace"),

@@ -103,7 +103,7 @@ def test_plain_replay_needs_no_boundaries(method: str, stream: ClassStream) -> N
         ({"name": "er+ccdlc"}, "no wrapper 'ccdlc'; did you mean ccldc"),
         ({"memory": -1}, "capacity must be 0"),
         ({"updates": 0}, "updates must be at least 1"),
-        ({"precision": "bf16"}, "needs device='cuda'"),
+        ({"precision": "fp16"}, "needs device='cuda'"),
         ({"precision": "int8"}, "fp32, bf16 or fp16"),
         ({"device": "meta"}, "device 'meta' cannot be used .*take cpu"),
         ({"device": "nonsense"}, "device 'nonsense' cannot be used .*take cpu"),
