@@ -11,7 +11,7 @@ import pytest
 HOME = Path(__file__).parents[1] / "src" / "peerlearn"
 FLOORS = [  # from the ground up; a floor imports those below it, never a neighbour
     ["errors"],
-    ["units", "settings", "storage", "documents", "lazy", "registry", "runtime"],
+    ["units", "settings", "storage", "documents", "lazy", "registry", "runtime", "devices"],
     ["data"],
     ["stream"],
     ["augment", "losses", "memory", "nets"],

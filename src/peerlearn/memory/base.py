@@ -8,14 +8,19 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
+from peerlearn.devices import moved
 from peerlearn.errors import UserError
+
+LABELS = "y"  # the name of their column
 
 
 class Memory(ABC):
     """A fixed number of rows, whatever the rows are; a policy decides which ones stay.
 
     Columns come with the first rows: images `x` and labels `y` always, and whatever else a method
-    wants to find again beside them (DER++ adds `logits`). They stay on the device of those rows.
+    wants to find again beside them (DER++ adds `logits`). They stay on the device of those rows,
+    but for the labels: these decide what is drawn, so they are always on the CPU, where reading
+    them waits for no device.
 
     A policy states its `name` and the slots that rows take. One that keeps the latest rows:
 
@@ -81,6 +86,7 @@ class Memory(ABC):
         """The slots that rows take, before any of them is overwritten: the first half of `add`."""
         if self._columns and rows.keys() != self._columns.keys():
             raise UserError(f"memory: columns are {[*self._columns]}, got {[*rows]}")
+        rows = _labels_on_cpu(rows)
         if not self._columns:
             self._columns = {name: self._room(row).zero_() for name, row in rows.items()}
         slots = self.slots(rows, rng)
@@ -90,7 +96,8 @@ class Memory(ABC):
     @final
     def keep(self, rows: Mapping[str, Tensor], slots: Sequence[int]) -> None:
         """Write rows to the slots that were chosen for them: the second half of `add`."""
-        self._store({slot: i for i, slot in enumerate(slots) if slot < self.capacity}, rows)
+        taken = {slot: i for i, slot in enumerate(slots) if slot < self.capacity}
+        self._store(taken, _labels_on_cpu(rows))
         self.seen += len(slots)
 
     def check_room(self, rows: Tensor) -> None:
@@ -124,7 +131,8 @@ class Memory(ABC):
         self.changes += 1
         slots, chosen = torch.tensor(list(taken)), torch.tensor(list(taken.values()))
         for name, column in self._columns.items():
-            column[slots.to(column.device)] = rows[name][chosen.to(column.device)]
+            into, of = moved((slots, chosen), column.device)
+            column[into] = rows[name][of]
         self._size = max(self._size, max(taken) + 1)
 
     def draw(self, count: int, rng: torch.Generator) -> dict[str, Tensor]:
@@ -138,14 +146,14 @@ class Memory(ABC):
 
         As many draws as there are eligible rows, if those are fewer than `count`.
         """
-        rows = eligible.nonzero().flatten().cpu()
+        rows = eligible.cpu().nonzero().flatten()
         if len(rows) == 0:
             return self._rows(rows)
         picks = torch.randint(len(rows), (min(count, len(rows)),), generator=rng)
         return self._rows(rows[picks])
 
     def _rows(self, index: Tensor) -> dict[str, Tensor]:
-        return {name: self[name][index.to(col.device)] for name, col in self._columns.items()}
+        return {name: self[name][moved(index, col.device)] for name, col in self._columns.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """All that `load_state_dict` needs to go on from here: tensors and numbers.
@@ -173,7 +181,7 @@ class Memory(ABC):
                 raise UserError(f"memory.columns.{name} has {len(rows)} rows and not {wanted}")
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Become the memory that gave this state, with its columns on `device`."""
+        """Become the memory that gave this state, with its columns but the labels on `device`."""
         columns: Mapping[str, Tensor] = state.get("columns", {})
         size = max(map(len, columns.values()), default=0)
         if size > self.capacity:
@@ -181,6 +189,11 @@ class Memory(ABC):
         self.changes += 1
         self.seen, self._size, self._columns = int(state["seen"]), size, {}
         for name, rows in columns.items():
-            column = rows.new_zeros((self.capacity, *rows.shape[1:]), device=device)
+            home = torch.device("cpu") if name == LABELS else device
+            column = rows.new_zeros((self.capacity, *rows.shape[1:]), device=home)
             column[:size] = rows
             self._columns[name] = column
+
+
+def _labels_on_cpu(rows: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    return {name: row.cpu() if name == LABELS else row for name, row in rows.items()}

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from peerlearn.augment import AUGMENTATIONS, Augmentation
+from peerlearn.devices import moved
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import LabelledImages, MethodSettings, Progress
 from peerlearn.methods.replay import Replay, ReplayMethod, replayed
@@ -50,12 +51,14 @@ class ERACE(ReplayMethod):
     def active_classes(self, labels: Tensor, seen: Tensor) -> Tensor:
         """The classes that compete in the stream loss, (C,) bool.
 
-        labels: (B,) of the stream batch; seen: (C,) bool, the batch included.
+        labels: (B,) of the stream batch; seen: (C,) bool, the batch included. The result is on
+        the device of the labels.
         """
         active_classes = ~seen
         if self.settings.unseen == "first_batch_ids":
             ids = self.stream.class_ids or range(self.stream.num_classes)
-            active_classes &= torch.tensor(ids, device=seen.device) < len(labels)
+            active_classes &= torch.tensor(ids) < len(labels)
+        active_classes = moved(active_classes, labels.device)
         active_classes[labels] = True
         return active_classes
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from peerlearn.devices import moved
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import LabelledImages, Mix
 from peerlearn.methods.replay import joined, replayed
@@ -25,13 +26,14 @@ def pair_counts(prototypes: Tensor, total: int, rng: torch.Generator) -> list[tu
     the inverse distance of its prototypes; counts are rounded and then evened out to `total` at
     random pairs. No pairs: an empty list.
     """
+    prototypes = prototypes.cpu()  # what is drawn depends on them: the one wait for a device here
     known = prototypes.abs().sum(dim=1).nonzero().flatten()
     if len(known) < 2:
         return []
-    i, j = torch.triu_indices(len(known), len(known), offset=1, device=known.device)
+    i, j = torch.triu_indices(len(known), len(known), offset=1)
     distance = (prototypes[known[i]] - prototypes[known[j]]).norm(dim=1)
     chance = torch.softmax(1 / distance.clamp(min=1e-8), dim=0)
-    count = (total * chance).round().long().cpu()
+    count = (total * chance).round().long()
     excess = int(count.sum()) - total
     candidates = count.nonzero().flatten() if excess > 0 else torch.arange(len(count))
     picks = candidates[torch.randperm(len(candidates), generator=rng)[: abs(excess)]]
@@ -81,19 +83,20 @@ def _of_class(memory: Memory, label: int, count: int, rng: torch.Generator) -> L
         held = labels.unique()
         label = int(held[int(torch.randint(len(held), (), generator=rng))])
         rows = (labels == label).nonzero().flatten()
-    picks = rows[torch.randint(len(rows), (count,), generator=rng).to(rows.device)]
-    return replayed({"x": memory["x"][picks], "y": labels[picks]})
+    picks = rows[torch.randint(len(rows), (count,), generator=rng)]
+    x = memory["x"]
+    return replayed({"x": x[moved(picks, x.device)], "y": labels[picks]})
 
 
 def _mixed(ours: LabelledImages, theirs: LabelledImages, weight: Tensor) -> LabelledImages:
     """(1 - weight) of ours and weight of theirs. weight: (B,)."""
-    weight = weight.to(ours.x.device)
+    weight = moved(weight, ours.x.device)
     x = torch.lerp(ours.x, theirs.x, weight.view(-1, 1, 1, 1))
     return LabelledImages(x, ours.y, mix=Mix(theirs.y, weight))
 
 
 def _pick(group: LabelledImages, index: Tensor) -> LabelledImages:
-    index = index.to(group.y.device)
+    index = moved(index, group.y.device)
     return LabelledImages(group.x[index], group.y[index])
 
 

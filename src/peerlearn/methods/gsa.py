@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peerlearn.augment import crop_grey_mirrored
+from peerlearn.devices import moved
 from peerlearn.losses import balance_weights, balanced_cross_entropy
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Answer, LabelledImages, Method, Outcome, Progress
@@ -67,7 +68,7 @@ class GSA(Method[GSADraw]):
             past = memory.draw_where(self.settings.replay_batch * old // (new + old), ~of_task, rng)
             share = self.settings.replay_batch * new // (new + old)
             balanced = joined(replayed(past), LabelledImages(current.x[:share], current.y[:share]))
-        order = torch.randperm(len(balanced.y), generator=rng).to(balanced.y.device)
+        order = moved(torch.randperm(len(balanced.y), generator=rng), balanced.y.device)
         balanced = LabelledImages(balanced.x[order], balanced.y[order])
         return GSADraw(
             batch,

@@ -93,20 +93,27 @@ class Outcome(NamedTuple):
 Shape = tuple[int | str, ...]
 
 
+def _none() -> Tensor:
+    return torch.empty(0, dtype=torch.int64)
+
+
 @dataclass(frozen=True)
 class Progress:
     """Where the stream stands, the present batch included. The learner keeps it.
 
     Args:
-        first_met: (C,), the task in which each class was first learnt, -1 before that.
+        first_met: (C,), the task in which each class was first learnt, -1 before that; on the
+            CPU, like all that decides what is drawn.
         task: number of the present task, from 0.
         step: batches of this task before the present one.
         batches: batches of all tasks before the present one.
         carry: what the last step left for this one, see `Outcome`.
+        classes: (K,), those of the present batch, ascending, on the CPU: `batch.y.unique()` would
+            wait for the device.
 
     >>> progress = Progress(torch.full((4,), -1)).meeting(torch.tensor([0, 2, 2]))
-    >>> progress.seen.tolist(), progress.after_task().old.tolist()
-    ([True, False, True, False], [True, False, True, False])
+    >>> progress.classes.tolist(), progress.seen.tolist(), progress.after_task().old.tolist()
+    ([0, 2], [True, False, True, False], [True, False, True, False])
     """
 
     first_met: Tensor
@@ -114,6 +121,7 @@ class Progress:
     step: int = 0
     batches: int = 0
     carry: Mapping[str, Tensor] = field(default_factory=dict)
+    classes: Tensor = field(default_factory=_none)
 
     @property
     def seen(self) -> Tensor:
@@ -126,14 +134,15 @@ class Progress:
         return self.seen & (self.first_met < self.task)
 
     def meeting(self, labels: Tensor) -> "Progress":
-        """Where it stands while a batch with these labels, (B,), is learnt."""
+        """Where it stands while a batch with these labels, (B,) on the CPU, is learnt."""
         first_met = self.first_met.clone()
         first_met[labels] = torch.where(self.seen[labels], first_met[labels], self.task)
-        return replace(self, first_met=first_met)
+        return replace(self, first_met=first_met, classes=labels.unique())
 
     def after_batch(self, carry: Mapping[str, Tensor]) -> "Progress":
         """Where it stands once the present batch is done."""
-        return replace(self, step=self.step + 1, batches=self.batches + 1, carry=dict(carry))
+        step, batches = self.step + 1, self.batches + 1
+        return replace(self, step=step, batches=batches, carry=dict(carry), classes=_none())
 
     def after_task(self) -> "Progress":
         """Where it stands at the start of the next task."""
@@ -146,10 +155,10 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: State, device: torch.device) -> "Progress":
-        """The one whose `state_dict()` this was."""
+        """The one whose `state_dict()` this was, with what it carries on `device`."""
         numbers = {name: state[name] for name in ("task", "step", "batches")}
         carry = {name: tensor.to(device) for name, tensor in part("carry", state).items()}
-        return cls(state["first_met"].to(device), carry=carry, **numbers)
+        return cls(state["first_met"].cpu(), carry=carry, **numbers)
 
 
 class MethodSettings(Settings):
@@ -241,7 +250,10 @@ class Method(ABC, Generic[D]):
         self.stream = stream
 
     def check(self, batch: LabelledImages, progress: Progress) -> None:
-        """Refuse a batch that this method cannot take now, before anything has changed."""
+        """Refuse a batch that this method cannot take now, before anything has changed.
+
+        Its labels are on the CPU: looking at them waits for no device.
+        """
         if not self.needs_boundaries or self.stream.classes_per_task is None:
             return
         slots = self.slots(progress.task)

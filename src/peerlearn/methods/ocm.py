@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from typing_extensions import override
 
 from peerlearn.augment import full
+from peerlearn.devices import moved
 from peerlearn.losses import nt_xent, nt_xent_new, unit
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
@@ -40,7 +41,7 @@ class OCMDraw(NamedTuple):
     stream_pairs: Pairs
     memory: LabelledImages | None
     memory_pairs: Pairs | None
-    old: Tensor  # (C,) bool: classes of finished tasks
+    old: Tensor  # (K,): classes of finished tasks
 
 
 class OCM(Method[OCMDraw]):
@@ -97,11 +98,12 @@ class OCM(Method[OCMDraw]):
     ) -> OCMDraw:
         """Rotated pairs of the stream and, after the first task, of the memory."""
         stream = rotated_pairs(batch.x, batch.y, full, rng, stride=self.stride)
+        old = moved(progress.old.nonzero().flatten(), batch.x.device)
         if progress.task == 0 or not len(memory):
-            return OCMDraw(batch, stream, None, None, progress.old)
+            return OCMDraw(batch, stream, None, None, old)
         past = replayed(memory.draw(self.settings.replay_batch, rng))
         pairs = rotated_pairs(past.x, past.y, full, rng, stride=self.stride)
-        return OCMDraw(batch, stream, past, pairs, progress.old)
+        return OCMDraw(batch, stream, past, pairs, old)
 
     def loss(self, peer: Peer, draw: OCMDraw) -> Outcome:
         """Cross-entropy and contrast; with a memory also the ties to the previous model."""

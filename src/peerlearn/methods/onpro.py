@@ -8,8 +8,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from peerlearn.augment import flip_grey_crop
+from peerlearn.devices import moved
 from peerlearn.losses import class_means, nt_xent, nt_xent_new, prototype_contrast, unit
-from peerlearn.memory.base import Memory
+from peerlearn.memory.base import LABELS, Memory
 from peerlearn.methods.feedback import FeedbackRates, prototype_feedback
 from peerlearn.methods.interface import Answer, LabelledImages, Method, Outcome, Progress, Shape
 from peerlearn.methods.replay import classification_loss, joined, replayed
@@ -27,14 +28,21 @@ from peerlearn.stream.base import StreamInfo
 PER_CLASS = 7  # memory images per class met, while those are fewer than the replay batch
 
 
+class Known(NamedTuple):
+    """Images of one class each, and the classes that are among them, (K,), ascending."""
+
+    images: LabelledImages
+    classes: Tensor
+
+
 class OnProDraw(NamedTuple):
     """Stream and, after the first task, memory images, each with its rotated pairs."""
 
-    stream: LabelledImages
+    stream: Known
     stream_pairs: Pairs
     mixed: LabelledImages | None  # what the cross-entropy trains on after the first task
     mixed_pairs: Pairs | None
-    plain: LabelledImages | None  # the memory images before any mixing
+    plain: Known | None  # the memory images before any mixing
     memory: Memory  # in the first task every peer draws for itself
 
 
@@ -79,14 +87,16 @@ class OnPro(Method[OnProDraw]):
     ) -> OnProDraw:
         """Rotated pairs of the stream and, after the first task, of the feedback."""
         pairs = self._pairs(batch, rng)
+        stream = Known(batch, moved(progress.classes, batch.x.device))
         if progress.task == 0 or not len(memory):
-            return OnProDraw(batch, pairs, None, None, None, memory)
+            return OnProDraw(stream, pairs, None, None, None, memory)
         count = min(self.settings.replay_batch, PER_CLASS * int(progress.seen.sum()))
-        plain = mixed = replayed(memory.draw(count, rng))
+        plain = _drawn(memory, count, rng)
+        mixed = plain.images
         if progress.step > 0 and "prototypes" in progress.carry:
             prototypes = progress.carry["prototypes"]
-            mixed = prototype_feedback(plain, memory, prototypes, self.rates, rng)
-        return OnProDraw(batch, pairs, mixed, self._pairs(mixed, rng), plain, memory)
+            mixed = prototype_feedback(mixed, memory, prototypes, self.rates, rng)
+        return OnProDraw(stream, pairs, mixed, self._pairs(mixed, rng), plain, memory)
 
     def _pairs(self, group: LabelledImages, rng: torch.Generator) -> Pairs:
         labels = group.y
@@ -97,13 +107,13 @@ class OnPro(Method[OnProDraw]):
     def loss(self, peer: Peer, draw: OnProDraw) -> Outcome:
         """Cross-entropy, contrast of rotations, contrast of prototypes of stream and memory."""
         weight = 1.0 if draw.mixed is None else self.similarity_weight
-        group = draw.mixed or draw.stream
+        group = draw.mixed or draw.stream.images
         pairs = [p for p in (draw.stream_pairs, draw.mixed_pairs) if p is not None]
         rows = embed(peer, pairs)
         loss = nt_xent_new(peer_similarity(peer, rows[0], weight), pairs[0].labels)
         if len(rows) > 1:
             loss = loss + nt_xent(peer_similarity(peer, rows[1], weight), pairs[1].labels)
-        loss = loss + self._of_stream(rows[0], draw.stream.y)
+        loss = loss + self._of_stream(rows[0], draw.stream)
         # Batches go forward in the order of the authors' code: running statistics depend on it.
         if draw.plain is None:
             contrast, carry = self._of_memory(peer, draw)
@@ -122,28 +132,36 @@ class OnPro(Method[OnProDraw]):
         """Prototype contrast of memory images, and their prototypes for the next batch."""
         plain = draw.plain
         if plain is None and len(draw.memory):
-            plain = replayed(draw.memory.draw(self.settings.replay_batch, peer.rng))
+            plain = _drawn(draw.memory, self.settings.replay_batch, peer.rng)
         if plain is None:
-            return draw.stream.x.new_zeros(()), {}
-        views = torch.cat([plain.x, flip_grey_crop(plain.x, peer.rng)])
+            return draw.stream.images.x.new_zeros(()), {}
+        x, count = plain.images.x, len(plain.images.x)
+        views = torch.cat([x, flip_grey_crop(x, peer.rng)])
         z = unit(peer.model.project(peer.model.features(views)))
-        count = len(plain.y)
-        contrast, prototypes = self._equilibrium(z[:count], z[count:], plain.y)
+        contrast, prototypes = self._equilibrium(z[:count], z[count:], plain)
         return contrast, {"prototypes": prototypes}
 
-    def _of_stream(self, rows: Embedding, labels: Tensor) -> Tensor:
+    def _of_stream(self, rows: Embedding, stream: Known) -> Tensor:
         """Prototype contrast of the unrotated stream images and their augmented versions."""
-        half, count = len(rows.z) // 2, len(labels)
-        return self._equilibrium(rows.z[:count], rows.z[half : half + count], labels)[0]
+        half, count = len(rows.z) // 2, len(stream.images.y)
+        return self._equilibrium(rows.z[:count], rows.z[half : half + count], stream)[0]
 
-    def _equilibrium(self, z: Tensor, other: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _equilibrium(self, z: Tensor, other: Tensor, shown: Known) -> tuple[Tensor, Tensor]:
         """Prototype contrast of two views, (B, P) each, and the mean prototypes, (C, P)."""
-        means = [class_means(view, labels, self.stream.num_classes) for view in (z, other)]
-        present = labels.unique()
-        contrast = prototype_contrast(means[0][present], means[1][present])
+        labels, classes = shown.images.y, self.stream.num_classes
+        means = [class_means(view, labels, classes) for view in (z, other)]
+        contrast = prototype_contrast(*(mean[shown.classes] for mean in means))
         return contrast, torch.stack(means).mean(dim=0).detach()
 
     @override
     def groups(self, draw: OnProDraw, rng: torch.Generator) -> list[LabelledImages]:
         """Stream and feedback; mixed images keep both of their labels."""
-        return [draw.stream if draw.mixed is None else joined(draw.stream, draw.mixed)]
+        stream = draw.stream.images
+        return [stream if draw.mixed is None else joined(stream, draw.mixed)]
+
+
+def _drawn(memory: Memory, count: int, rng: torch.Generator) -> Known:
+    """Images of the memory; their classes are found before the labels leave the CPU."""
+    rows = memory.draw(count, rng)
+    group = replayed(rows)
+    return Known(group, moved(rows[LABELS].unique(), group.x.device))

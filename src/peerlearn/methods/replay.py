@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from peerlearn.devices import moved
 from peerlearn.losses import cross_entropy_among, mixup_cross_entropy
 from peerlearn.methods.interface import Answer, LabelledImages, Method, Mix, Outcome
 from peerlearn.peer.peer import Peer
@@ -18,13 +19,14 @@ def images(x: Tensor) -> Tensor:
 
 
 def replayed(rows: Mapping[str, Tensor]) -> LabelledImages:
-    """Rows of a memory as a group.
+    """Rows of a memory as a group, all of it on the device of the images.
 
     >>> rows = {"x": torch.full((2, 3, 8, 8), 255, dtype=torch.uint8), "y": torch.tensor([0, 1])}
     >>> replayed(rows).x.max()
     tensor(1.)
     """
-    return LabelledImages(images(rows["x"]), rows["y"])
+    x = images(rows["x"])
+    return LabelledImages(x, moved(rows["y"], x.device))
 
 
 def joined(*groups: LabelledImages) -> LabelledImages:

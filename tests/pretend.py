@@ -1,0 +1,170 @@
+"""A pretend accelerator: tensors that live on `pretend:0` or `pretend:1` and compute on the CPU.
+
+They refuse to meet tensors of the CPU or of the other device, and generators of the CPU, as those
+of a real accelerator do. What a real one would let the host wait for is noted in `waits`.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as tree
+
+NAME, COUNT = "pretend", 2
+waits: list[str] = []  # ops that handed a value to the host, or whose result's shape is a value
+
+aten = torch.ops.aten
+_MOVES = {aten._to_copy.default, aten.copy_.default}
+_INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}
+_VALUES = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+
+
+class Pretend(Tensor):
+    """A tensor of the CPU that says it is elsewhere."""
+
+    inside: Tensor
+
+    @staticmethod
+    def __new__(cls, inside: Tensor, device: torch.device) -> "Pretend":
+        made: Pretend = Tensor._make_wrapper_subclass(
+            cls,
+            inside.shape,
+            dtype=inside.dtype,
+            device=device,
+            strides=inside.stride(),
+            storage_offset=inside.storage_offset(),
+        )
+        made.inside = inside
+        return made
+
+    def tolist(self) -> Any:  # torch refuses it for such classes
+        return self.cpu().tolist()
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"Pretend({self.inside!r}, device='{self.device}')"
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        # backward in the calling thread: autograd has no thread for a backend written in Python
+        with torch._C.DisableTorchFunctionSubclass(), _no_threads():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return _compute(func, args, kwargs or {})
+
+
+def _no_threads() -> Any:
+    return torch.autograd.set_multithreading_enabled(False)
+
+
+def _compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Do on the CPU what was asked of the device."""
+    given = tree.tree_leaves((args, kwargs))
+    tensors = [one for one in given if isinstance(one, Tensor)]
+    ours = [one for one in tensors if isinstance(one, Pretend)]
+    asked = kwargs.get("device")
+    device = _indexed(torch.device(asked)) if asked is not None else ours[0].device
+    if any(isinstance(one, torch.Generator) for one in given):
+        raise RuntimeError(f"{func}: a generator of the cpu was given to {NAME}")
+    if func not in _MOVES:
+        _refuse_strangers(func, args, tensors)
+    if ours and _is_waited_for(func, args, device):
+        waits.append(str(func))
+    kwargs = dict(kwargs, device=torch.device("cpu")) if asked is not None else kwargs
+    found = func(*tree.tree_map(_inside, args), **tree.tree_map(_inside, kwargs))
+    same = {id(_inside(one)): one for one in tensors}  # what was changed in place is handed back
+
+    def outside(one: Any) -> Any:
+        if not isinstance(one, Tensor) or id(one) in same:
+            return same.get(id(one), one)
+        return one if device.type == "cpu" else Pretend(one, device)
+
+    return tree.tree_map(outside, found)
+
+
+def _inside(one: Any) -> Any:
+    return one.inside if isinstance(one, Pretend) else one
+
+
+def _indexed(device: torch.device) -> torch.device:
+    if device.type == NAME and (device.index or 0) >= COUNT:
+        raise RuntimeError(f"{device}: there are {COUNT} devices")
+    return torch.device(NAME, 0) if device == torch.device(NAME) else device
+
+
+def _refuse_strangers(func: Any, args: Sequence[Any], tensors: Sequence[Tensor]) -> None:
+    """Tensors of one op are on one device, but for what CUDA allows: numbers, and indices."""
+    indices = {id(one) for one in args[1]} if func in _INDEXED else set()
+    takes_numbers = func in _INDEXED or torch.Tag.pointwise in func.tags or "fill" in str(func)
+
+    def may_be_anywhere(one: Tensor) -> bool:
+        return one.is_cpu and (id(one) in indices or (takes_numbers and one.ndim == 0))
+
+    met = [one for one in tensors if not may_be_anywhere(one)]
+    if len({one.device for one in met}) > 1:
+        places = ", ".join(f"{tuple(one.shape)} on {one.device}" for one in met)
+        raise RuntimeError(f"{func}: tensors of several devices meet: {places}")
+
+
+def _is_waited_for(func: Any, args: Sequence[Any], device: torch.device) -> bool:
+    if func in _INDEXED:  # by a mask, whose rows have to be counted
+        masks = [i for i in args[1] if isinstance(i, Pretend) and not i.dtype.is_signed]
+        return bool(masks)
+    if func is aten.copy_.default:
+        return not isinstance(args[0], Pretend)
+    return device.type == "cpu" or not _VALUES.isdisjoint(func.tags)
+
+
+class _Module:
+    """What torch asks of `torch.pretend`."""
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return COUNT
+
+    def current_device(self) -> int:
+        return 0
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, seed: int) -> None:
+        pass
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16, torch.float16]
+
+
+_library = torch.library.Library("_", "IMPL")
+_make = torch.tensor
+
+
+@cache
+def install() -> None:
+    """Make the device known to torch, for the rest of the process."""
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+    # autograd counts devices at its first use; with threads for them a process could not be forked
+    torch.zeros(1, requires_grad=True).sum().backward()
+    _setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
+    _library.fallback(
+        lambda op, *args, **kwargs: _compute(op, args, kwargs), "PrivateUse1", with_keyset=False
+    )
+
+
+def tensor(data: Any, *, device: Any = None, **kwargs: Any) -> Tensor:
+    """`torch.tensor`, which a backend written in Python is not told of: made here, then moved."""
+    made = _make(data, **kwargs)
+    return made if device is None else made.to(device)
