@@ -14,7 +14,7 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 _THREADS = torch.get_num_threads()  # before anybody changes it
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
 
 def keep_freed_memory() -> bool:
@@ -22,11 +22,12 @@ def keep_freed_memory() -> bool:
 
     Every step frees and allocates the same activations. Handed back to the system, each of their
     pages is zeroed and mapped anew in every step, which for the large batches of OCM and OnPro
-    takes longer than the arithmetic. Acts on the whole process; returns whether it could be done
-    (glibc only).
+    takes longer than the arithmetic. Threads share one store, for those of their own are always
+    handed back. Acts on the whole process; returns whether it could be done (glibc only).
     """
     mallopt = _from_libc("mallopt")
-    return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, -1))
+    wanted = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1, _M_ARENA_MAX: 1}
+    return mallopt is not None and all([mallopt(*one) for one in wanted.items()])
 
 
 def available_threads() -> int:

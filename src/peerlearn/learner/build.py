@@ -190,6 +190,7 @@ def build_learner(
     device: str | torch.device = "cpu",
     precision: Precision = "fp32",
     layout: Layout = "auto",
+    peers_at_once: int = 1,
     **settings: Any,
 ) -> OnlineLearner:
     """The learner of a name such as "er" or "er+ccldc".
@@ -207,6 +208,7 @@ def build_learner(
         device: where it runs.
         precision: fp32, bf16 where the processor can, on CUDA also fp16.
         layout: of images and weights in memory; auto is channels_last where that is safe.
+        peers_at_once: peers that compute side by side, see `OnlineLearner`.
         settings: of the parts, by any name that means one thing only: alpha=0.5, stages=2; or by
             group: method={"alpha": 0.5}, optim=SGD(lr=0.1), chain=ViewChain(stages=2).
 
@@ -248,6 +250,7 @@ def build_learner(
         device=device,
         precision=precision,
         layout=layout,
+        peers_at_once=peers_at_once,
     )
 
 

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -30,12 +30,15 @@ from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
 from peerlearn.methods.replay import images
+from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.peer.seeding import generator, private_randomness
 from peerlearn.settings import flatten, nest
 from peerlearn.storage import user_path
+
+R = TypeVar("R")
 
 
 class OnlineLearner:
@@ -52,6 +55,9 @@ class OnlineLearner:
         device: where it runs.
         precision: fp32, bf16 where the processor can, on CUDA also fp16 with loss scaling.
         layout: of images and weights in memory; auto is channels_last where that is safe.
+        peers_at_once: peers that compute side by side, each with as many threads as torch has;
+            changes no number. Torch takes all cores for one, so `torch.set_num_threads(1)` goes
+            with it. Networks that draw from torch's global generator (dropout) take turns.
 
     >>> from peerlearn import StreamInfo, small_net
     >>> from peerlearn.methods import ER
@@ -75,6 +81,7 @@ class OnlineLearner:
         device: str | torch.device = "cpu",
         precision: Precision = "fp32",
         layout: Layout = "auto",
+        peers_at_once: int = 1,
     ) -> None:
         self.device = usable_device(device, precision)
         check_arguments(net, collaboration, optim, seed, updates)
@@ -121,6 +128,9 @@ class OnlineLearner:
         self.moving: Moving = ""
         models = [peer.model for peer in self.peers]
         self.predictor = Predictor(models, method, self.memory, self.device, self._turns)
+        self.lanes = Lanes(peers_at_once, [self.device] * c.peers)
+        if c.peers == 1 or _share_parts(self.peers):
+            self._take_turns()
 
     # --- learning
 
@@ -142,13 +152,23 @@ class OnlineLearner:
             if self.image_shape is None:
                 self.memory.check_room(raw)
                 self._check_heads(raw[:1])
-            # of several steps a later one may fail, when weights have moved
-            scope: Scope = "before weights" if self.updates == 1 else "all but images"
-            with AllOrNothing(self, scope) as guard, torch.enable_grad():
-                losses = self._learn(raw, batch)
-                guard.done()
-            self.moving = ""
-            return losses
+            try:
+                return self._learn_all_or_nothing(raw, batch)
+            except _Drew:
+                self._take_turns()
+                return self._learn_all_or_nothing(raw, batch)
+
+    def _learn_all_or_nothing(self, raw: Tensor, batch: LabelledImages) -> dict[str, float]:
+        # of several steps a later one may fail, when weights have moved
+        scope: Scope = "before weights" if self.updates == 1 else "all but images"
+        with AllOrNothing(self, scope) as guard, torch.enable_grad():
+            losses = self._learn(raw, batch)
+            guard.done()
+        self.moving = ""
+        return losses
+
+    def _take_turns(self) -> None:
+        self.lanes = Lanes(1)
 
     def _refuse_torn(self) -> None:
         if self.moving:
@@ -180,39 +200,88 @@ class OnlineLearner:
         self, batch: LabelledImages, progress: Progress
     ) -> tuple[dict[str, float], list[Outcome]]:
         """One step of every peer; all losses are computed before any of them moves."""
-        c = self.collaboration
         rng = self.rngs["draws"]
         draw = self.method.draw_for(self.peers, batch, self.memory, progress, rng)
         if draw is None:
             return {}, []
-        outcomes, losses = [], []
-        for peer in self.peers:
-            outcome = self.method.loss(peer, draw)
-            self._check_declared(outcome, len(batch.y))
-            lessons = self._method_batch_lessons(outcome)
-            peer.backward(c.base_weight * outcome.loss + c.lesson_weight * lessons)
-            outcomes.append(outcome._replace(answers=[]))  # their graph is spent
-            losses.append({"base": outcome.loss.detach(), "lessons": lessons.detach()})
-        if c.student_views:
+        found = self._learn_own(draw, len(batch.y))
+        outcomes, losses = [outcome for outcome, _ in found], [parts for _, parts in found]
+        if self.collaboration.student_views:
             groups = self.method.groups(draw, self.rngs["views"])
-            for peer, found, loss in zip(
-                self.peers, self._collaboration_losses(groups), losses, strict=True
-            ):
-                peer.backward(found.weighted(c))
-                loss["labels"] = found.labels.detach()
-                loss["lessons"] += found.lessons.detach()
-        means = {name: float(value) for name, value in _mean_over_peers(losses).items()}
+            for loss, (labels, lessons) in zip(losses, self._learn_together(groups), strict=True):
+                loss["labels"] = labels
+                loss["lessons"] += lessons
+        means = _on_the_host(_mean_over_peers(losses))
         if not np.isfinite(list(means.values())).all():
             raise UserError(
                 f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
         self.moving = "weights"
-        for peer in self.peers:
-            peer.step()
+        self.lanes.map(lambda peer: peer.step(), self.peers)
         for teacher in self.teachers.values():
             teacher.after_step()
         return means, outcomes
+
+    def _learn_own(self, draw: Any, rows: int) -> list[tuple[Outcome, dict[str, Tensor]]]:
+        """Every peer's gradient of the method's own loss: what came of it, and the losses."""
+        c = self.collaboration
+
+        def learn(peer: Peer) -> tuple[Outcome, dict[str, Tensor]]:
+            outcome = self.method.loss(peer, draw)
+            self._check_declared(outcome, rows)
+            lessons = self._method_batch_lessons(outcome)
+            peer.backward(c.base_weight * outcome.loss + c.lesson_weight * lessons)
+            losses = {"base": outcome.loss.detach(), "lessons": lessons.detach()}
+            return outcome._replace(answers=[]), losses  # their graph is spent
+
+        if c.method_batch_edges:  # the teacher's statistics go on with each batch that it is shown
+            return [learn(peer) for peer in self.peers]
+        return self._each_peer(learn)
+
+    def _learn_together(self, groups: Sequence[LabelledImages]) -> list[CollaborationLoss]:
+        """Every peer's gradient of the collaborative loss; its parts.
+
+        The same pixels for all, and all answer before any of them learns.
+        """
+        c = self.collaboration
+        views = [c.chain(group.x, self.rngs["views"]) for group in groups]
+
+        def answer(peer: Peer) -> list[dict[int, Tensor]]:
+            return [logits_by_view(peer.model, c.student_views, shown) for shown in views]
+
+        said = list(zip(*self._each_peer(answer), strict=True))  # by group, then by peer
+        taught = [self._taught(Shown(x, list(by))) for x, by in zip(views, said, strict=True)]
+
+        def learn(peer: Peer) -> CollaborationLoss:
+            i = self.peers.index(peer)
+            parts = [
+                collaboration_loss(own[i], {name: to[i] for name, to in by.items()}, group, c)
+                for own, by, group in zip(said, taught, groups, strict=True)
+            ]
+            sums = (torch.stack(part).sum() for part in zip(*parts, strict=True))
+            loss = CollaborationLoss(*sums)
+            peer.backward(loss.weighted(c))
+            return CollaborationLoss(*(part.detach() for part in loss))
+
+        return self._each_peer(learn)
+
+    def _taught(self, shown: Shown) -> dict[str, list[dict[int, Tensor]]]:
+        """What each teacher says to each peer about a group, by view."""
+        asked = {name: self.collaboration.views_asked_of(name) for name in self.teachers}
+        return {
+            name: teacher.answers(asked[name], shown)
+            for name, teacher in self.teachers.items()
+            if asked[name]
+        }
+
+    def _each_peer(self, action: Callable[[Peer], R]) -> list[R]:
+        """What the action gives for every peer, side by side if that is asked for."""
+        before = torch.default_generator.get_state()
+        found = self.lanes.map(action, self.peers)
+        if self.lanes.count > 1 and not before.equal(torch.default_generator.get_state()):
+            raise _Drew
+        return found
 
     def _check_declared(self, outcome: Outcome, rows: int) -> None:
         """What is kept has been announced, so that a checkpoint can be looked through."""
@@ -235,28 +304,6 @@ class OnlineLearner:
                 lesson = distill(logits, teacher, temperature=self.collaboration.temperature)
                 lessons = lessons + edge.weight * lesson
         return lessons
-
-    def _collaboration_losses(self, groups: Sequence[LabelledImages]) -> list[CollaborationLoss]:
-        """The collaborative loss of every peer: the same pixels for all, each view on its own."""
-        c = self.collaboration
-        asked = {name: c.views_asked_of(name) for name in self.teachers}
-        found: list[list[CollaborationLoss]] = [[] for _ in self.peers]
-        for group in groups:
-            views = c.chain(group.x, self.rngs["views"])
-            students = [logits_by_view(p.model, c.student_views, views) for p in self.peers]
-            shown = Shown(views, students)
-            answers = {
-                name: teacher.answers(asked[name], shown)
-                for name, teacher in self.teachers.items()
-                if asked[name]
-            }
-            for i, parts in enumerate(found):
-                taught = {name: answer[i] for name, answer in answers.items()}
-                parts.append(collaboration_loss(students[i], taught, group, c))
-        return [
-            CollaborationLoss(*(torch.stack(sums).sum() for sums in zip(*parts, strict=True)))
-            for parts in found
-        ]
 
     def end_task(self) -> None:
         """Say that a task has ended, if the stream has such boundaries."""
@@ -395,6 +442,24 @@ class OnlineLearner:
         """
         with self._turns:
             return checkpoint.load(self, user_path(path))
+
+
+class _Drew(Exception):  # noqa: N818
+    """Layers have drawn from the global generator, each peer's at any moment: bits would differ."""
+
+
+def _share_parts(peers: Sequence[Peer]) -> bool:
+    """Whether something in the networks of two peers is the same object, so that it would race."""
+    parts = [
+        {id(x) for n in peer.networks for x in (*n.modules(), *n.parameters(), *n.buffers())}
+        for peer in peers
+    ]
+    return sum(map(len, parts)) > len(set().union(*parts))
+
+
+def _on_the_host(losses: Mapping[str, Tensor]) -> dict[str, float]:
+    """Numbers to look at, all with one transfer."""
+    return dict(zip(losses, torch.stack([*losses.values()]).tolist(), strict=True))
 
 
 def _mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

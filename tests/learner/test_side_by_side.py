@@ -1,0 +1,156 @@
+"""Peers side by side learn what they learn in turn, to the bit, whatever happens on the way."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from conftest import Build, learn_some, tensors
+from torch import Tensor, nn
+
+from peerlearn import METHODS, ClassStream, OnlineLearner, StreamInfo, WithHead, small_net
+from peerlearn.errors import UserError
+from peerlearn.learner import WRAPPERS
+from peerlearn.methods import ER
+from peerlearn.methods.interface import Outcome
+from peerlearn.methods.replay import Replay
+from peerlearn.peer import Peer
+
+
+def assert_same(ours: OnlineLearner, theirs: OnlineLearner) -> None:
+    left, right = tensors(ours), tensors(theirs)
+    assert left.keys() == right.keys()
+    assert [name for name in left if not left[name].equal(right[name])] == []
+    assert ours.cost == theirs.cost
+
+
+NAMES = [
+    *(f"{name}+ccldc" for name, method in METHODS.items() if method.gives_logits),
+    *(f"er_ace+{wrapper}" for wrapper in WRAPPERS if wrapper != "ccldc"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_and_wrapper(name: str, build: Build, stream: ClassStream) -> None:
+    in_turn, side_by_side = build(name), build(name, peers_at_once=2)
+    assert side_by_side.lanes.count == min(2, len(side_by_side.peers))
+    assert learn_some(in_turn, stream, 3) == learn_some(side_by_side, stream, 3)
+    assert_same(in_turn, side_by_side)
+    x = stream.test_sets[0].x
+    assert in_turn.logits(x).equal(side_by_side.logits(x))
+    assert in_turn.predict_ncm(x).equal(side_by_side.predict_ncm(x))
+
+
+def test_more_peers_than_lanes_and_several_updates(build: Build, stream: ClassStream) -> None:
+    settings: dict[str, Any] = {"peers": 3, "updates": 2}
+    in_turn = build("er+ccldc", **settings)
+    side_by_side = build("er+ccldc", **settings, peers_at_once=2)
+    assert learn_some(in_turn, stream, 3) == learn_some(side_by_side, stream, 3)
+    assert_same(in_turn, side_by_side)
+
+
+def with_dropout() -> nn.Module:
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 16), nn.ReLU(), nn.Dropout(0.5))
+    return WithHead(encoder, 16, 4)
+
+
+def small_stream() -> Any:
+    x = (torch.arange(20 * 3 * 64) % 251).to(torch.uint8).view(20, 3, 8, 8)
+    return [(x[i : i + 5], torch.arange(5) % 4) for i in range(0, 20, 5)]
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+def test_peers_whose_layers_draw_take_turns(build: Build, updates: int) -> None:
+    learners = [
+        build("er+ccldc", net=with_dropout, memory=10, updates=updates, peers_at_once=count)
+        for count in (1, 2)
+    ]
+    for batch in small_stream():
+        losses = [learner.learn(*batch) for learner in learners]
+        assert losses[0] == losses[1]
+    assert_same(*learners)
+    assert learners[1].lanes.count == 1
+
+
+def test_peers_that_share_a_part_take_turns(build: Build) -> None:
+    norm = nn.BatchNorm2d(3)
+
+    def net() -> nn.Module:
+        own = small_net(4, width=4)
+        own.encoder = nn.Sequential(norm, own.encoder)
+        return own
+
+    assert build("er+ccldc", peers_at_once=2).lanes.count == 2
+    assert build("er+ccldc", net=net, peers_at_once=2).lanes.count == 1
+
+
+class Fails(ER):
+    """ER whose second peer fails at a step that is asked for."""
+
+    name = "fails"
+    failing = False
+
+    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+        outcome = super().loss(peer, draw)
+        if self.failing and peer is self.second:
+            raise RuntimeError("no more")
+        return outcome
+
+    second: Peer
+
+
+def test_if_one_peer_fails_nothing_has_changed(stream: ClassStream) -> None:
+    from peerlearn.learner.wrappers import CCLDC
+
+    method = Fails(StreamInfo(num_classes=4))
+    learner = OnlineLearner(
+        method,
+        partial(small_net, 4, width=4),
+        CCLDC().collaboration(),
+        memory=20,
+        peers_at_once=2,
+    )
+    method.second = learner.peers[1]
+    batches = list(stream.tasks[0].batches())
+    for batch in batches[:3]:
+        learner.learn(*batch)
+    before = tensors(learner)
+    method.failing = True
+    with pytest.raises(RuntimeError, match="no more"):
+        learner.learn(*batches[3])
+    after = tensors(learner)
+    assert [name for name in before if not before[name].equal(after[name])] == []
+    assert all(p.grad is None for peer in learner.peers for p in peer.model.parameters())
+    method.failing = False
+    assert learner.learn(*batches[3])
+
+
+def test_a_learner_goes_on_side_by_side_from_a_checkpoint_of_turns(
+    build: Build, stream: ClassStream, tmp_path: Any
+) -> None:
+    in_turn = build("onpro+ccldc")
+    learn_some(in_turn, stream, 2)
+    in_turn.save(tmp_path / "c")
+    side_by_side = build("onpro+ccldc", peers_at_once=2)
+    side_by_side.load(tmp_path / "c")
+    assert_same(in_turn, side_by_side)
+
+
+@pytest.mark.parametrize("count", [0, 1.5, True])
+def test_a_wrong_number_is_refused(build: Build, count: Any) -> None:
+    with pytest.raises(UserError, match="peers_at_once must be a whole number from 1 on"):
+        build("er+ccldc", peers_at_once=count)
+
+
+def test_a_loss_that_is_not_finite_stops_both(build: Build, stream: ClassStream) -> None:
+    learner = build("er+ccldc", peers_at_once=2)
+    learn_some(learner, stream, 2)
+    head: Tensor = learner.peers[1].model.net.head.bias  # type: ignore[union-attr, assignment]
+    with torch.no_grad():
+        head.fill_(float("nan"))
+    before = tensors(learner)
+    with pytest.raises(UserError, match="not finite"):
+        learner.learn(*next(iter(stream.tasks[0].batches())))
+    after = tensors(learner)
+    unequal = [n for n in before if not torch.equal(before[n].nan_to_num(), after[n].nan_to_num())]
+    assert unequal == []
