@@ -27,7 +27,7 @@ def keep_freed_memory() -> bool:
     """
     mallopt = _from_libc("mallopt")
     wanted = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1, _M_ARENA_MAX: 1}
-    return mallopt is not None and all([mallopt(*one) for one in wanted.items()])
+    return mallopt is not None and all(mallopt(*one) for one in wanted.items())
 
 
 def available_threads() -> int:
