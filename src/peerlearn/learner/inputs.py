@@ -1,6 +1,7 @@
 """What a learner accepts; everything else is refused before anything changes."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -17,6 +18,7 @@ _KNOWN = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.
           torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.bfloat16, torch.float32,
           torch.float64}  # fmt: skip
 Array = Tensor | np.ndarray[Any, Any]
+Devices = str | torch.device | Sequence[str | torch.device]  # "cuda:0,cuda:1" names two
 
 
 def checked_images(x: Array, expected: tuple[int, ...] | None) -> Tensor:
@@ -62,7 +64,7 @@ def checked_images(x: Array, expected: tuple[int, ...] | None) -> Tensor:
 
 
 def checked_labels(y: Array, count: int, num_classes: int) -> Tensor:
-    """Labels as (count,) int64, each from 0 to num_classes - 1."""
+    """Labels as (count,) int64 on the CPU, each from 0 to num_classes - 1."""
     if isinstance(y, np.ndarray) and y.dtype.kind in "USO":
         raise UserError(
             f"labels: are {y.dtype}, not whole numbers; number the classes: "
@@ -76,7 +78,7 @@ def checked_labels(y: Array, count: int, num_classes: int) -> Tensor:
         raise UserError(
             f"labels: shape must be ({count},) to match images, got {tuple(y.shape)}{hint}"
         )
-    y = y.long()
+    y = y.cpu().long()
     low, high = int(y.min()), int(y.max())
     if low < 0:
         raise UserError(f"labels: {low} is negative; labels count from 0")
@@ -127,6 +129,22 @@ def _channels(x: Tensor, torch_words: bool) -> str:
 
 def _dtype(x: Tensor) -> str:
     return str(x.dtype).removeprefix("torch.")
+
+
+def usable_devices(devices: Devices, precision: str) -> list[torch.device]:
+    """The devices to run on, at least one; refused if one of them cannot be used.
+
+    >>> usable_devices("cpu", "fp32")
+    [device(type='cpu')]
+    """
+    names: Sequence[str | torch.device]
+    if isinstance(devices, str):
+        names = [name.strip() for name in devices.split(",")]
+    else:
+        names = [devices] if isinstance(devices, torch.device) else [*devices]
+    if not names:
+        raise UserError("device: none is named; take cpu")
+    return [usable_device(name, precision) for name in names]
 
 
 def usable_device(device: str | torch.device, precision: str) -> torch.device:

@@ -10,15 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from peerlearn.devices import moved
 from peerlearn.errors import UserError
 from peerlearn.learner import TEACHERS, checkpoint
 from peerlearn.learner.collaboration import Collaboration, CollaborationLoss, collaboration_loss
 from peerlearn.learner.inputs import (
     Array,
+    Devices,
     check_arguments,
     checked_images,
     checked_labels,
-    usable_device,
+    usable_devices,
 )
 from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
@@ -52,7 +54,8 @@ class OnlineLearner:
         seed: decides everything that is drawn. Global generators are left alone.
         optim: of every peer; the method's own by default.
         updates: steps per stream batch, each on a fresh draw of the memory.
-        device: where it runs.
+        device: where it runs; of several ("cuda:0,cuda:1", or a list) the peers have one after the
+            other, and the first has the memory.
         precision: fp32, bf16 where the processor can, on CUDA also fp16 with loss scaling.
         layout: of images and weights in memory; auto is channels_last where that is safe.
         peers_at_once: peers that compute side by side, each with as many threads as torch has;
@@ -78,12 +81,13 @@ class OnlineLearner:
         seed: int = 0,
         optim: Optimizer | None = None,
         updates: int = 1,
-        device: str | torch.device = "cpu",
+        device: Devices = "cpu",
         precision: Precision = "fp32",
         layout: Layout = "auto",
         peers_at_once: int = 1,
     ) -> None:
-        self.device = usable_device(device, precision)
+        self.devices = usable_devices(device, precision)
+        self.device = self.devices[0]  # of the memory, of what is drawn and of teachers
         check_arguments(net, collaboration, optim, seed, updates)
         self.method = method
         self.collaboration = c = collaboration or Collaboration()
@@ -96,31 +100,31 @@ class OnlineLearner:
         self.seed, self.updates = operator.index(seed), operator.index(updates)
         self.precision = precision
         self.memory = memory if isinstance(memory, Memory) else Reservoir(memory)
-        first_met = torch.full((method.stream.num_classes,), -1, device=self.device)
-        self.progress = Progress(first_met)
+        self.progress = Progress(torch.full((method.stream.num_classes,), -1))
         purposes = ("draws", "views", "memory", "layers")
         self.rngs = {purpose: generator(self.seed, purpose) for purpose in purposes}
 
-        def new_peer(index: int) -> Peer:
+        def new_peer(index: int, device: torch.device) -> Peer:
             return Peer(
                 net,
                 method.setup_peer,
                 self.optim,
                 seed=self.seed,
                 index=index,
-                device=self.device,
+                device=device,
                 precision=precision,
                 layout=layout,
             )
 
-        self.peers = [new_peer(index) for index in range(c.peers)]
+        places = [self.devices[index % len(self.devices)] for index in range(c.peers)]
+        self.peers = [new_peer(index, place) for index, place in enumerate(places)]
         if len({id(peer.model.net) for peer in self.peers}) < c.peers:
             raise UserError("network: net() must make a new network at each call, one per peer")
         more = count(c.peers)
 
         def teacher(name: str) -> Teacher:
             values = c.teachers.get(name, {})
-            return TEACHERS[name](self.peers, lambda: new_peer(next(more)), **values)
+            return TEACHERS[name](self.peers, lambda: new_peer(next(more), self.device), **values)
 
         names = dict.fromkeys(edge.by for edge in c.edges)
         self.teachers = {name: teacher(name) for name in names}
@@ -128,8 +132,14 @@ class OnlineLearner:
         self.moving: Moving = ""
         models = [peer.model for peer in self.peers]
         self.predictor = Predictor(models, method, self.memory, self.device, self._turns)
-        self.lanes = Lanes(peers_at_once, [self.device] * c.peers)
-        if c.peers == 1 or _share_parts(self.peers):
+        self.lanes = Lanes(peers_at_once, places)
+        shared = _share_parts(self.peers)
+        if shared and len({*places}) > 1:
+            raise UserError(
+                "device: the peers' networks share parts, which cannot be on several devices; "
+                f"take device={str(self.device)!r}"
+            )
+        if c.peers == 1 or shared:
             self._take_turns()
 
     # --- learning
@@ -145,8 +155,8 @@ class OnlineLearner:
         """
         with self._turns:
             self._refuse_torn()
-            raw = checked_images(x, self.image_shape).to(self.device)
-            labels = checked_labels(y, len(raw), self.method.stream.num_classes).to(self.device)
+            raw = moved(checked_images(x, self.image_shape), self.device)
+            labels = checked_labels(y, len(raw), self.method.stream.num_classes)  # on the CPU
             batch = LabelledImages(images(raw), labels)
             self.method.check(batch, self.progress)
             if self.image_shape is None:
@@ -178,16 +188,17 @@ class OnlineLearner:
             )
 
     def _learn(self, raw: Tensor, batch: LabelledImages) -> dict[str, float]:
-        """Learn a batch that has been checked. raw: (B, 3, H, W) uint8."""
+        """Learn a batch that has been checked. raw: (B, 3, H, W) uint8; labels are on the CPU."""
+        rows = {"x": raw, "y": batch.y}
         progress = self.progress.meeting(batch.y)
+        batch = moved(batch, self.device)
         losses: dict[str, float] = {}
         outcomes: list[Outcome] = []
-        with private_randomness(self.rngs["layers"], self.device):
+        with private_randomness(self.rngs["layers"], *self.devices):
             for _ in range(self.updates):
                 losses, outcomes = self._update(batch, progress)
-        store = _mean_over_peers([outcome.store for outcome in outcomes])
+        rows |= _mean_over_peers([outcome.store for outcome in outcomes])
         carry = _mean_over_peers([outcome.carry for outcome in outcomes])
-        rows = {"x": raw, "y": batch.y, **store}
         slots = self.memory.choose(rows, self.rngs["memory"])
         self.moving = "images"
         self.memory.keep(rows, slots)
@@ -228,7 +239,8 @@ class OnlineLearner:
         c = self.collaboration
 
         def learn(peer: Peer) -> tuple[Outcome, dict[str, Tensor]]:
-            outcome = self.method.loss(peer, draw)
+            shown = draw if peer.device == self.device else moved(draw, peer.device)
+            outcome = self.method.loss(peer, shown)
             self._check_declared(outcome, rows)
             lessons = self._method_batch_lessons(outcome)
             peer.backward(c.base_weight * outcome.loss + c.lesson_weight * lessons)
@@ -236,8 +248,8 @@ class OnlineLearner:
             return outcome._replace(answers=[]), losses  # their graph is spent
 
         if c.method_batch_edges:  # the teacher's statistics go on with each batch that it is shown
-            return [learn(peer) for peer in self.peers]
-        return self._each_peer(learn)
+            return moved([learn(peer) for peer in self.peers], self.device)
+        return moved(self._each_peer(learn), self.device)
 
     def _learn_together(self, groups: Sequence[LabelledImages]) -> list[CollaborationLoss]:
         """Every peer's gradient of the collaborative loss; its parts.
@@ -251,20 +263,23 @@ class OnlineLearner:
             return [logits_by_view(peer.model, c.student_views, shown) for shown in views]
 
         said = list(zip(*self._each_peer(answer), strict=True))  # by group, then by peer
-        taught = [self._taught(Shown(x, list(by))) for x, by in zip(views, said, strict=True)]
+        heard = moved(said, self.device)
+        taught = [self._taught(Shown(x, list(by))) for x, by in zip(views, heard, strict=True)]
 
         def learn(peer: Peer) -> CollaborationLoss:
             i = self.peers.index(peer)
+            lessons = [{name: to[i] for name, to in by.items()} for by in taught]
+            here = zip(*moved((lessons, groups), peer.device), strict=True)
             parts = [
-                collaboration_loss(own[i], {name: to[i] for name, to in by.items()}, group, c)
-                for own, by, group in zip(said, taught, groups, strict=True)
+                collaboration_loss(own[i], by, group, c)
+                for own, (by, group) in zip(said, here, strict=True)
             ]
             sums = (torch.stack(part).sum() for part in zip(*parts, strict=True))
             loss = CollaborationLoss(*sums)
             peer.backward(loss.weighted(c))
             return CollaborationLoss(*(part.detach() for part in loss))
 
-        return self._each_peer(learn)
+        return moved(self._each_peer(learn), self.device)
 
     def _taught(self, shown: Shown) -> dict[str, list[dict[int, Tensor]]]:
         """What each teacher says to each peer about a group, by view."""
@@ -300,8 +315,9 @@ class OnlineLearner:
         lessons = outcome.loss.new_zeros(())
         for edge in self.collaboration.method_batch_edges:
             for x, logits in outcome.answers:
-                teacher = self.teachers[edge.by].answer_batch(x)
-                lesson = distill(logits, teacher, temperature=self.collaboration.temperature)
+                teacher = self.teachers[edge.by].answer_batch(moved(x, self.device))
+                answer = moved(teacher, logits.device)
+                lesson = distill(logits, answer, temperature=self.collaboration.temperature)
                 lessons = lessons + edge.weight * lesson
         return lessons
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from peerlearn.devices import moved
 from peerlearn.errors import UserError
 from peerlearn.peer.model import PeerModel
 from peerlearn.peer.peer import Peer, State, part, prefixed
@@ -15,7 +16,10 @@ from peerlearn.settings import Settings
 
 
 class Shown(NamedTuple):
-    """What is to be answered: the views of some images, and each peer's logits on its views."""
+    """What is to be answered: the views of some images, and each peer's logits on its views.
+
+    All of it is on the learner's first device. Answers may be on any.
+    """
 
     views: list[Tensor]  # (B, 3, H, W) each
     students: list[dict[int, Tensor]]  # per peer: (B, C) by view
@@ -179,7 +183,7 @@ def logits_by_view(
     """Logits on the views asked for, each a forward of its own: batch-norm must not mix them.
 
     The hardest view goes first, as in the authors' code, so that the running statistics that
-    prediction uses weigh it least.
+    prediction uses weigh it least. The model is shown them on its own device.
 
     >>> from peerlearn import small_net
     >>> views = [torch.rand(4, 3, 8, 8) for _ in range(3)]
@@ -188,4 +192,5 @@ def logits_by_view(
     """
     asked, last = sorted(asked), len(views) - 1
     order = [view for view in asked if view == last] + [view for view in asked if view != last]
-    return {view: model.logits(views[view]) for view in order}
+    home = next(model.parameters()).device
+    return {view: model.logits(moved(views[view], home)) for view in order}

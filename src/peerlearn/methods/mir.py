@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from typing_extensions import override
 
 from peerlearn.augment import AUGMENTATIONS
+from peerlearn.devices import moved
 from peerlearn.memory.base import Memory
 from peerlearn.methods.er import ER
 from peerlearn.methods.interface import LabelledImages, Progress
@@ -77,8 +78,12 @@ class MIR(ER):
             return self.draw(batch, memory, progress, rng)
         candidates = replayed(memory.draw(self.settings.candidates, rng))
         stream = batch._replace(x=AUGMENTATIONS[self.settings.augment](batch.x, rng))
-        rises = [self.interference(peer.model, stream, candidates) for peer in peers]
-        chosen = torch.stack(rises).mean(dim=0).argsort(descending=True, stable=True)[:count]
+        rises = [
+            self.interference(peer.model, *moved((stream, candidates), peer.device))
+            for peer in peers
+        ]
+        rise = torch.stack(moved(rises, batch.x.device)).mean(dim=0)
+        chosen = rise.argsort(descending=True, stable=True)[:count]
         return self.train_on(
             joined(LabelledImages(candidates.x[chosen], candidates.y[chosen]), batch), rng
         )

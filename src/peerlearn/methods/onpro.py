@@ -64,6 +64,7 @@ class OnPro(Method[OnProDraw]):
     """
 
     name = "onpro"
+    fan_out = 35
     needs_boundaries = True
     carries: ClassVar[Mapping[str, Shape]] = {"prototypes": ("classes", "projection")}
 
@@ -132,7 +133,8 @@ class OnPro(Method[OnProDraw]):
         """Prototype contrast of memory images, and their prototypes for the next batch."""
         plain = draw.plain
         if plain is None and len(draw.memory):
-            plain = _drawn(draw.memory, self.settings.replay_batch, peer.rng)
+            drawn = _drawn(draw.memory, self.settings.replay_batch, peer.rng)
+            plain = moved(drawn, peer.device)
         if plain is None:
             return draw.stream.images.x.new_zeros(()), {}
         x, count = plain.images.x, len(plain.images.x)

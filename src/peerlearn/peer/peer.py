@@ -28,6 +28,7 @@ class Peer:
         layout: of images and weights in memory: auto, channels_last or default.
 
     Attributes:
+        device: where it is, and what its method shows it.
         buffers: tensors of the method's own, such as GSA's accumulators.
         snapshot: a frozen copy of an earlier self, if the method asks for one (OCM).
 
@@ -50,6 +51,7 @@ class Peer:
         precision: Precision = "fp32",
         layout: Layout = "auto",
     ) -> None:
+        self.device = device
         self.rng = generator(seed, f"peer {index}")
         self.buffers: dict[str, Tensor] = {}
         self.snapshot: PeerModel | None = None
@@ -113,7 +115,6 @@ class Peer:
 
     def load_state_dict(self, state: State) -> None:
         """Become the peer whose `state_dict()` this was."""
-        device = next(self.model.parameters()).device
         self.rng.set_state(state["rng"])
         self.scaler.load_state_dict(state["scaler"])
         self.model.load_full_state(part("model", state))
@@ -124,7 +125,7 @@ class Peer:
             self.snapshot.load_full_state(snapshot)
         else:
             self.snapshot = None
-        self.buffers = {name: t.to(device) for name, t in part("buffers", state).items()}
+        self.buffers = {name: t.to(self.device) for name, t in part("buffers", state).items()}
         self._load_moments(part("optimizer", state))
 
     def _moments(self) -> State:

@@ -14,12 +14,16 @@ def generator(seed: int, purpose: str) -> torch.Generator:
 
 
 @contextmanager
-def private_randomness(rng: torch.Generator, device: torch.device) -> Iterator[None]:
-    """Code that only knows the global generators (initialisation, dropout) draws from `rng`."""
+def private_randomness(rng: torch.Generator, *devices: torch.device) -> Iterator[None]:
+    """Code that only knows the global generators (initialisation, dropout) draws from `rng`.
+
+    devices: whose generators these are, beside that of the CPU.
+    """
     seed = int(torch.randint(2**62, (), generator=rng))
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    on_cuda = [device for device in dict.fromkeys(devices) if device.type == "cuda"]
+    with torch.random.fork_rng(devices=on_cuda):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every device
-        if device.type == "cuda":
+        for number, device in enumerate(on_cuda):  # not the same draws on each of them
             with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
+                torch.cuda.manual_seed(seed + number)
         yield
