@@ -97,7 +97,8 @@ def test_what_it_chose_names_the_folder(
     found(FAST, monkeypatch)
     words = ("--net", "small", "--precision")
     assert run_small(tmp_path, *words, "auto", method=METHOD) == 0
-    assert (folder(tmp_path, METHOD, f"net=small,{VARIANT},precision=bf16") / "summary.json").exists()
+    place = folder(tmp_path, METHOD, f"net=small,{VARIANT},precision=bf16")
+    assert (place / "summary.json").exists()
     assert run_small(tmp_path, *words, "bf16", method=METHOD) == 0  # the same run
     assert "was done before" in capsys.readouterr().err
 

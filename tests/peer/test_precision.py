@@ -52,7 +52,7 @@ class TestTheChild:
     def test_that_hangs_is_ended(self, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
         pretend("import time; time.sleep(60)", monkeypatch)
         monkeypatch.setattr(probe, "TIMEOUT", 0.2)
-        with pytest.raises(UserError, match="did not end within 0.2 s"):
+        with pytest.raises(UserError, match=r"did not end within 0\.2 s"):
             build("er", precision="bf16")
 
     def test_that_cannot_be_started_is_a_refusal(
