@@ -22,6 +22,7 @@ FLOORS = [  # from the ground up; a floor imports those below it, never a neighb
     ["metrics"],
     ["records"],
     ["experiment"],
+    ["benchmark"],
     ["results"],
     ["report"],
     ["cli"],

@@ -74,7 +74,7 @@ def test_a_source_archive_can_be_tested_and_built_again(tmp_path: Path) -> None:
     assert {
         "LICENSE", "NOTICE", "CITATION.cff", "CONTRIBUTING.md", "CHANGELOG.md", "README.md",
         "Makefile", "constraints.txt", "pyproject.toml", "mkdocs.yml", "docs/install.md",
-        "examples/01_first_program.py", "benchmarks/step.py", "scripts/make_mini.py",
+        "examples/01_first_program.py", "scripts/make_mini.py",
         "src/peerlearn/data/mini.webp", "tests/test_package.py", "tests/conftest.py",
     } <= names  # fmt: skip
     assert not [n for n in names if "__pycache__" in n or n.startswith(("runs", ".venv"))]

@@ -1,4 +1,4 @@
-"""The command: peerlearn run | table | report | data | list; a file each.
+"""The command: peerlearn run | table | report | data | list | benchmark; a file each.
 
 Nothing here imports torch before a command needs it, so that help and tables come at once.
 """
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from peerlearn import __version__
-from peerlearn.cli import data, listing, report, run, table
+from peerlearn.cli import benchmark, data, listing, report, run, table
 from peerlearn.cli.parsing import Parser, refuse_unknown
 from peerlearn.errors import UserError
 
-COMMANDS = (run, table, report, data, listing)
+COMMANDS = (run, table, report, data, listing, benchmark)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

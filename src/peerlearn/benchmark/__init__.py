@@ -1,0 +1,1 @@
+"""Benchmarks: what the program costs on this machine, next to the bare arithmetic."""

@@ -1,0 +1,81 @@
+"""Learners to be timed: in the second of two tasks, their memory full."""
+
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from peerlearn.learner.build import build_learner
+from peerlearn.learner.online import OnlineLearner
+from peerlearn.methods.interface import Shape
+from peerlearn.nets.resnet import ResNet18
+from peerlearn.stream.base import Batch, StreamInfo
+
+BATCH, BATCHES = 10, 8
+
+
+class Scene(NamedTuple):
+    """How large the problem is: CIFAR-10 with a slim network and the memory of the first table."""
+
+    width: int = 16
+    memory: int = 200
+    classes: int = 10
+    pixels: int = 32
+
+    def net(self) -> ResNet18:
+        """A network for it."""
+        return ResNet18(self.classes, width=self.width)
+
+    def images(self, count: int, seed: int = 0) -> Tensor:
+        """Some noise, (count, 3, pixels, pixels) uint8."""
+        rng = torch.Generator().manual_seed(seed)
+        shape = (count, 3, self.pixels, self.pixels)
+        return torch.randint(256, shape, generator=rng, dtype=torch.uint8)
+
+
+class Subject(NamedTuple):
+    """A learner, and batches to go on with, without end."""
+
+    learner: OnlineLearner
+    batches: Iterator[Batch]
+
+    def step(self) -> dict[str, float]:
+        """Learn the next batch."""
+        return self.learner.learn(*next(self.batches))
+
+
+def untrained(name: str, scene: Scene, **options: Any) -> OnlineLearner:
+    """A learner that was just built. options: of `build_learner`."""
+    half = scene.classes // 2
+    info = StreamInfo(num_classes=scene.classes, boundaries=True, classes_per_task=half)
+    return build_learner(name, info, **{"net": scene.net, "memory": scene.memory, **options})
+
+
+def prepared(name: str, scene: Scene, **options: Any) -> Subject:
+    """A learner that has met the classes of the first task and one batch of the second."""
+    learner, half = untrained(name, scene, **options), scene.classes // 2
+    first = torch.arange(scene.memory) % half
+    if scene.memory:
+        extras = {
+            column: torch.zeros(scene.memory, *_sizes(learner, shape))
+            for column, shape in learner.method.stores.items()
+        }
+        x = scene.images(scene.memory)
+        learner.memory.add(learner.rngs["memory"], x=x, y=first, **extras)
+    learner.progress = learner.progress.meeting(torch.arange(half)).after_batch({})
+    learner.end_task()
+    stream = scene.images(BATCH * BATCHES, seed=1).split(BATCH)
+    labels = (half + torch.arange(BATCH * BATCHES) % (scene.classes - half)).split(BATCH)
+    subject = Subject(learner, cycle(map(Batch, stream, labels)))
+    subject.step()
+    return subject
+
+
+def _sizes(learner: OnlineLearner, shape: Shape) -> tuple[int, ...]:
+    model = learner.peers[0].model
+    known = {"classes": learner.method.stream.num_classes, "features": model.feature_dim}
+    if model.projection is not None:
+        known["projection"] = model.projection.out_features
+    return tuple(known[size] if isinstance(size, str) else size for size in shape)

@@ -1,0 +1,87 @@
+"""The step of a method next to its bare loop, and peers side by side next to peers in turn."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from peerlearn.benchmark.bare import BareLoop, record
+from peerlearn.benchmark.learners import Scene, Subject, prepared
+from peerlearn.benchmark.timing import (
+    Action,
+    Effort,
+    in_turns,
+    ratios,
+    spread,
+    taking_threads,
+)
+from peerlearn.runtime import peak_memory, reset_peak_memory
+
+
+def steps(names: Sequence[str], widths: Sequence[int], effort: Effort) -> Iterator[dict[str, Any]]:
+    """Each learner's step, peers in turn, and its bare loop, by turns in one process."""
+    for width in widths:
+        for name in names:
+            yield _step(name, width, effort)
+
+
+def _step(name: str, width: int, effort: Effort) -> dict[str, Any]:
+    reset_peak_memory()
+    subject = prepared(name, Scene(width=width))
+    recording = record(subject)
+    peak = peak_memory()
+    bare = BareLoop(recording)
+    flops = bare.flops()
+    ours, theirs = in_turns([subject.step, bare.step], effort)
+    ratio, seconds = ratios(ours, theirs), spread(ours).median
+    images = sum(forward.shape[0] for forward in recording.forwards)
+    return {
+        "step": name,
+        "width": width,
+        "seconds": seconds,
+        "bare_seconds": spread(theirs).median,
+        "ratio": ratio.median,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+        "rounds": len(ours),
+        "images": images,
+        "images_per_second": images / seconds,
+        "flops_per_second": flops / seconds,
+        "peak_bytes": peak or None,  # not known on every system
+    }
+
+
+def side_by_side(
+    names: Sequence[str], widths: Sequence[int], threads: int, effort: Effort
+) -> Iterator[dict[str, Any]]:
+    """Learners of several peers: at once, each with its share of the threads, and in turn."""
+    for width in widths:
+        for name in names:
+            in_turn = prepared(name, Scene(width=width))
+            peers = len(in_turn.learner.peers)
+            if peers > 1:
+                at_once = min(peers, threads)
+                beside = prepared(name, Scene(width=width), peers_at_once=at_once)
+                share = threads // at_once
+                actions = [
+                    _with_threads(beside, share),
+                    _with_threads(in_turn, share),
+                    _with_threads(in_turn, threads),
+                ]
+                beside_seconds, share_seconds, all_seconds = in_turns(actions, effort)
+                yield {
+                    "step": name,
+                    "width": width,
+                    "peers_at_once": at_once,
+                    "threads_per_peer": share,
+                    "seconds": spread(beside_seconds).median,
+                    "in_turn_same_bits_seconds": spread(share_seconds).median,
+                    "in_turn_all_threads_seconds": spread(all_seconds).median,
+                    "ratio": ratios(beside_seconds, all_seconds).median,
+                }
+
+
+def _with_threads(subject: Subject, count: int) -> Action:
+    def step() -> None:
+        with taking_threads(count):
+            subject.step()
+
+    return step

@@ -1,0 +1,81 @@
+"""Seconds of what is compared, in turns: machines are shared, so only ratios carry over."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median, quantiles
+from typing import Any, NamedTuple
+
+import torch
+
+LEAST_ROUNDS = 2
+
+Action = Callable[[], Any]
+
+
+class Effort(NamedTuple):
+    """How often something is timed: a number of rounds, or 0 for as many as fill some seconds."""
+
+    rounds: int = 0
+    seconds: float = 10.0
+
+    def suffices(self, done: int, seconds: float) -> bool:
+        """Whether to stop after so many rounds; where time decides, each had the first turn."""
+        if self.rounds:
+            return done >= self.rounds
+        return done >= LEAST_ROUNDS and done % 2 == 0 and seconds >= self.seconds
+
+
+class Spread(NamedTuple):
+    """The middle of some numbers, and the quarters below and above it."""
+
+    median: float
+    low: float
+    high: float
+
+
+def seconds(action: Action) -> float:
+    """How long an action takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def in_turns(actions: Sequence[Action], effort: Effort) -> list[list[float]]:
+    """The seconds of each action in each round; who went last in a round goes first in the next."""
+    times: list[list[float]] = [[] for _ in actions]
+    start, done = time.perf_counter(), 0
+    while not effort.suffices(done, time.perf_counter() - start):
+        order = range(len(actions)) if done % 2 == 0 else reversed(range(len(actions)))
+        for number in order:
+            times[number].append(seconds(actions[number]))
+        done += 1
+    return times
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median and quartiles.
+
+    >>> spread([3.0, 1.0, 2.0])
+    Spread(median=2.0, low=1.5, high=2.5)
+    """
+    if len(values) == 1:
+        return Spread(values[0], values[0], values[0])
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return Spread(median(values), low, high)
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
+    """Ours to theirs, round by round: a slow moment of the machine meets both of a round."""
+    return spread([own / other for own, other in zip(ours, theirs, strict=True)])
+
+
+@contextmanager
+def taking_threads(count: int) -> Iterator[None]:
+    """Let torch compute with so many threads, inside only."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,82 @@
+"""peerlearn benchmark: what steps, evaluation, checkpoints and starts cost on this machine."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+
+from peerlearn.cli.parsing import Commands, add_command, add_plugins, load_plugins
+
+MOST_WIDTH, MOST_THREADS, MOST_ROUNDS = 4096, 1024, 10_000
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    about = "what steps, evaluation, checkpoints and starts cost here, next to the bare arithmetic"
+    parser = add_command(commands, "benchmark", about, act)
+    parser.add_argument(
+        "what",
+        nargs="*",
+        metavar="part or method",
+        help="parts (roof, steps, peers, evaluation, checkpoint, startup, run, auto; growth) and "
+        "learners such as er+ccldc; all but growth, and all methods with and without CCL-DC, "
+        "unless given",
+    )
+    parser.add_argument(
+        "--width", type=_widths, default=(16,), help="of the network, such as 16 or 16,64 (16)"
+    )
+    parser.add_argument(
+        "--threads", type=_count(MOST_THREADS), default=0, help="of the processor (a run's choice)"
+    )
+    parser.add_argument(
+        "--rounds", type=_count(MOST_ROUNDS), default=0, help="times of each (as many as fit)"
+    )
+    parser.add_argument("--json", action="store_true", help="print all figures as JSON")
+    add_plugins(parser)
+
+
+def act(args: argparse.Namespace) -> None:
+    """Do it."""
+    load_plugins(args.plugins)
+
+    from peerlearn.benchmark.auto import usual_threads
+    from peerlearn.benchmark.report import PARTS, USUAL_PARTS, Asked, benchmark
+    from peerlearn.benchmark.timing import Effort
+    from peerlearn.learner.build import Parts
+    from peerlearn.runtime import available_threads, keep_freed_memory
+
+    names = tuple(dict.fromkeys(name for name in args.what if name not in PARTS))
+    parts = [name for name in PARTS if name in args.what] or list(USUAL_PARTS)
+    for name in names:
+        Parts.find(name)
+    if sys.stderr.isatty() and not args.what:
+        print("some six minutes on two quiet cores; busy ones tell little", file=sys.stderr)
+    keep_freed_memory()
+    asked = Asked(
+        names,
+        args.width,
+        args.threads or usual_threads(args.width[0]).threads.each,
+        args.threads or available_threads(),
+        Effort(args.rounds),
+    )
+    found = benchmark(parts, asked, None if args.json else sys.stdout)
+    if args.json:
+        print(json.dumps(found, indent=1))
+
+
+def _widths(typed: str) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(_count(MOST_WIDTH)(text) for text in typed.split(",")))
+
+
+def _count(most: int) -> Callable[[str], int]:
+    def count(typed: str) -> int:
+        try:
+            number = int(typed)
+        except ValueError:
+            number = 0
+        if not 1 <= number <= most:
+            wanted = f"must be a whole number from 1 to {most}"
+            raise argparse.ArgumentTypeError(f"{wanted}, got {typed!r:.40}")
+        return number
+
+    return count
