@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -20,7 +22,11 @@ from peerlearn import (
     small_net,
 )
 from peerlearn.experiment.evaluate import Scores
+from peerlearn.learner import Predictor, predictor
+from peerlearn.learner.turns import Turns
+from peerlearn.losses import class_means
 from peerlearn.methods import ER
+from peerlearn.peer.lanes import Lanes
 
 
 @pytest.mark.parametrize("name", ["er+ccldc", "onpro", "er+untrained"])
@@ -141,6 +147,278 @@ def test_weights_are_shared_not_copied(build: Build, stream: ClassStream) -> Non
         for weight in learner.peers[0].model.parameters():
             weight.mul_(0.5)
     assert not torch.equal(learner.logits(stream.test_sets[0].x), before)
+
+
+def test_tensors_that_were_replaced_by_hand_are_seen(build: Build, stream: ClassStream) -> None:
+    learner, other = build("er"), build("er", seed=1)
+    learner.learn(*next(iter(stream.tasks[0])))
+    x = stream.test_sets[0].x
+    learner.logits(x)
+    state = {name: t.clone() for name, t in other.peers[0].model.state_dict().items()}
+    learner.peers[0].model.load_state_dict(state, assign=True)
+    assert torch.equal(learner.logits(x), other.logits(x))
+    layer = nn.Linear(8, 4)
+    learner.peers[0].model.net.head = layer
+    assert torch.equal(learner.logits(x), layer(learner.features(x)))
+
+
+@pytest.mark.parametrize("name", ["er", "er+ccldc", "pcr+ccldc"])
+@pytest.mark.parametrize("net", [None, "Moody"])
+def test_one_pass_gives_what_each_question_gives(
+    name: str, net: str | None, build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predictor, "EVAL_BATCH", 7)  # the last part is a small one
+    learner = build(name, **({"net": Moody} if net else {}))
+    for batch in list(stream.tasks[0])[:3]:
+        learner.learn(*batch)
+    x = stream.test_sets[0].x[:17]
+    logits, features = learner.predictor.answers(x)
+    assert features is not None
+    assert torch.equal(features, learner.features(x))
+    for peer, own in enumerate(logits):
+        assert torch.equal(own, learner.logits(x, peer=peer))
+    assert len(logits) == len(learner.peers)
+    assert learner.predictor.answers(x, features=False).features is None
+
+
+def test_lanes_change_no_answer(build: Build, stream: ClassStream) -> None:
+    learner = build("er+ccldc", peers=3)
+    for batch in list(stream.tasks[0])[:3]:
+        learner.learn(*batch)
+    x = stream.test_sets[0].x
+    models = [peer.model for peer in learner.peers]
+    own = (models, learner.method, learner.memory, learner.device, Turns())
+    side_by_side = Predictor(*own, Lanes(2))
+    threads = set()
+    head = type(models[0].net).classify
+
+    def classify(net: Any, features: Tensor) -> Tensor:
+        threads.add(threading.get_ident())
+        return head(net, features)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(models[0].net), "classify", classify)
+        ours, theirs = side_by_side.answers(x), learner.predictor.answers(x)
+    assert threads - {threading.get_ident()}
+    assert all(map(torch.equal, ours.logits, theirs.logits))
+    assert torch.equal(side_by_side.logits(x), learner.logits(x))
+    assert torch.equal(side_by_side.features(x), learner.features(x))
+    assert torch.equal(side_by_side.nearest_mean(x), learner.predict_ncm(x))
+
+
+def plain_nearest_mean(learner: OnlineLearner, x: Tensor) -> Tensor:
+    """All computed at once and anew."""
+    labels = learner.memory["y"]
+    means = class_means(
+        learner.features(learner.memory["x"]), labels, learner.method.stream.num_classes
+    )
+    held = labels.unique()
+    nearest: Tensor = held[torch.cdist(learner.features(x), means[held]).argmin(dim=1)]
+    return nearest
+
+
+class Counting(WithHead):
+    """Counts the images that it is shown, all objects together."""
+
+    shown = 0
+
+    def __init__(self) -> None:
+        layers = nn.Conv2d(3, 6, 3, stride=2), nn.BatchNorm2d(6), nn.AdaptiveAvgPool2d(1)
+        super().__init__(nn.Sequential(*layers, nn.Flatten()), 6, 4)
+
+    def features(self, x: Tensor) -> Tensor:
+        Counting.shown += len(x)
+        return super().features(x)
+
+
+def shown_by(action: Callable[[], object]) -> int:
+    """How many images networks were shown."""
+    before = Counting.shown
+    action()
+    return Counting.shown - before
+
+
+Change = Callable[[OnlineLearner, ClassStream, Path], object]
+
+
+def _half(learner: OnlineLearner, *_: object) -> None:
+    with torch.no_grad():
+        next(learner.peers[1].model.parameters()).mul_(-0.5)
+
+
+def _statistics(learner: OnlineLearner, *_: object) -> None:
+    encoder: Any = learner.peers[0].model.net.encoder
+    encoder[1].running_mean.add_(torch.arange(6.0))
+
+
+def _state(learner: OnlineLearner, assign: bool) -> None:
+    model = learner.peers[0].model
+    state = {name: t.flip(0) if t.ndim else t for name, t in model.state_dict().items()}
+    model.load_state_dict(state, assign=assign)
+
+
+def _end_task(learner: OnlineLearner, *_: object) -> None:
+    class Reborn(type(learner.method)):  # type: ignore[misc]
+        name = "reborn"
+
+        def end_task(self, peer: Any) -> None:
+            next(peer.model.parameters()).data.mul_(-2)  # torch does not count this
+
+    learner.method.__class__ = Reborn
+    learner.end_task()
+
+
+def _fed(learner: OnlineLearner, stream: ClassStream, _: Path) -> None:
+    x, y = next(iter(stream.tasks[1]))
+    learner.memory.add(torch.Generator().manual_seed(0), x=x, y=y)
+
+
+def _loaded_memory(learner: OnlineLearner, *_: object) -> None:
+    for _ in range(3):  # columns are new each time, and written as often
+        learner.predictor.class_means()
+        state = learner.memory.state_dict()
+        state["columns"] = {"x": state["columns"]["x"].clone(), "y": state["columns"]["y"].flip(0)}
+        learner.memory.load_state_dict(state, learner.device)
+
+
+def _darkened(learner: OnlineLearner, *_: object) -> None:
+    learner.memory["x"][learner.memory["y"] == 0] = 7
+
+
+def _loaded(learner: OnlineLearner, stream: ClassStream, folder: Path) -> None:
+    learner.save(folder)
+    for batch in list(stream.tasks[0])[4:6]:
+        learner.learn(*batch)
+    learner.predict_ncm(stream.test_sets[0].x)
+    learner.load(folder)
+
+
+CHANGES: dict[str, Change] = {
+    "a weight": _half,
+    "a running mean": _statistics,
+    "load_state_dict": lambda learner, *_: _state(learner, assign=False),
+    "load_state_dict with new tensors": lambda learner, *_: _state(learner, assign=True),
+    "the end of a task": _end_task,
+    "a step": lambda learner, stream, _: learner.learn(*list(stream.tasks[0])[3]),
+    "a checkpoint": _loaded,
+    "rows added by hand": _fed,
+    "the memory's state": _loaded_memory,
+    "rows written by hand": _darkened,
+}
+
+
+class TestClassMeans:
+    @pytest.fixture
+    def learner(self, build: Build, stream: ClassStream) -> OnlineLearner:
+        learner = build("er+ccldc", net=Counting, memory=25)
+        for batch in list(stream.tasks[0])[:3]:
+            learner.learn(*batch)
+        return learner
+
+    def test_are_kept_while_nothing_changes(
+        self, learner: OnlineLearner, stream: ClassStream
+    ) -> None:
+        x = stream.test_sets[0].x[:9]
+        first = learner.predict_ncm(x)
+        assert torch.equal(first, plain_nearest_mean(learner, x))
+        assert shown_by(lambda: learner.predict_ncm(x)) == 2 * len(x)
+        assert torch.equal(learner.predict_ncm(x), first)
+        learner.logits(x)
+        learner.memory.draw(5, torch.Generator())
+        learner.state_dict()
+        assert shown_by(lambda: learner.predict_ncm(x)) == 2 * len(x)
+        assert learner.predictor.class_means().means.shape == (2, 6)  # not as long as the memory
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_are_computed_anew_after_a_change_of(
+        self, change: str, learner: OnlineLearner, stream: ClassStream, tmp_path: Path
+    ) -> None:
+        x = torch.cat([test.x for test in stream.test_sets])
+        before = learner.predictor.class_means()
+        CHANGES[change](learner, stream, tmp_path)
+        size = len(learner.memory)
+        assert shown_by(lambda: learner.predict_ncm(x)) == 2 * (size + len(x))
+        assert torch.equal(learner.predict_ncm(x), plain_nearest_mean(learner, x))
+        after = learner.predictor.class_means()
+        same = after.classes.equal(before.classes) and after.means.equal(before.means)
+        assert same == (change == "a checkpoint")
+
+    def test_of_a_memory_in_one_part_are_a_single_product(
+        self, learner: OnlineLearner, stream: ClassStream
+    ) -> None:
+        for batch in stream.tasks[1]:
+            learner.learn(*batch)
+        memory = learner.memory
+        expected = class_means(learner.features(memory["x"]), memory["y"], 4)
+        found = learner.predictor.class_means()
+        assert torch.equal(found.classes, memory["y"].unique())
+        assert torch.equal(found.means, expected[found.classes])
+
+    def test_of_a_large_memory_take_no_more_room_than_a_part(
+        self, learner: OnlineLearner, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for batch in stream.tasks[1]:
+            learner.learn(*batch)
+        whole = learner.predictor.class_means()
+        rows = []
+
+        def means(features: Tensor, *rest: Any) -> Tensor:
+            rows.append(len(features))
+            return class_means(features, *rest)
+
+        monkeypatch.setattr(predictor, "class_means", means)
+        monkeypatch.setattr(predictor, "MEANS_PART", 4)
+        learner.predictor.refresh()
+        parts = learner.predictor.class_means()
+        assert rows == [4] * 6 + [1]
+        assert torch.equal(parts.classes, whole.classes)
+        torch.testing.assert_close(parts.means, whole.means)
+
+    def test_are_those_of_whole_steps_from_another_thread(
+        self, build: Build, stream: ClassStream
+    ) -> None:
+        alone, watched = build("er"), build("er")
+        x, batches = stream.test_sets[0].x[:8], list(stream.tasks[0])[:6]
+        states = []
+        for batch in batches:
+            alone.learn(*batch)
+            states.append(alone.predictor.class_means().means)
+        answers: list[Tensor] = []
+        watched.learn(*batches[0])
+        done = threading.Event()
+
+        def ask() -> None:
+            while not done.is_set():
+                answers.append(watched.predictor.class_means().means)
+                watched.predict_ncm(x)
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for number, batch in enumerate(batches[1:]):
+            while len(answers) < number:
+                time.sleep(0.001)
+            watched.learn(*batch)
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert answers
+        assert all(any(torch.equal(answer, state) for state in states) for answer in answers)
+
+    def test_of_a_learner_loaded_without_gradients(
+        self, build: Build, stream: ClassStream, tmp_path: Path
+    ) -> None:
+        learner, server = build("er"), build("er")
+        for batch in list(stream.tasks[0])[:3]:
+            learner.learn(*batch)
+        learner.save(tmp_path)
+        x = stream.test_sets[0].x
+        with torch.inference_mode():
+            server.load(tmp_path)
+            assert torch.equal(server.predict_ncm(x), learner.predict_ncm(x))
+            server.memory["x"].fill_(7)  # torch does not count changes of such tensors
+        learner.memory["x"].fill_(7)
+        assert torch.equal(server.predict_ncm(x), learner.predict_ncm(x))
 
 
 class NearestMean(ER):

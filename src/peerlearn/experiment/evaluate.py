@@ -24,18 +24,15 @@ class Scores:
     def add(self, learner: OnlineLearner, tests: list[ImageSet]) -> None:
         """Evaluate on the test images of all tasks so far; one row for each matrix."""
         x = torch.cat([test.x for test in tests])
-        if learner.method.gives_logits:
-            logits = [learner.logits(x, peer=i) for i in range(len(learner.peers))]
-            answers = _Answered(learner.predictor, x, torch.stack(logits).mean(dim=0))
-            self.ensemble.add_row(_right(learner.method.predict(answers, x), tests))
-            for matrix, own in zip(self.peers, logits, strict=False):
-                matrix.add_row(_right(own.argmax(dim=1), tests))
-        else:
-            self.ensemble.add_row(_right(learner.predict(x), tests))
         if not len(learner.memory):
             self.ncm = None  # a matrix with a row missing says nothing
+        method = learner.method
+        answers = _Answered(learner.predictor, x, method.gives_logits, self.ncm is not None)
+        self.ensemble.add_row(_right(method.predict(answers, x), tests))
+        for matrix, own in zip(self.peers, answers.by_peer, strict=False):
+            matrix.add_row(_right(own.argmax(dim=1), tests))
         if self.ncm is not None:
-            self.ncm.add_row(_right(learner.predict_ncm(x), tests))
+            self.ncm.add_row(_right(answers.nearest_mean(x), tests))
 
     def to_lists(self) -> dict[str, Any]:
         """As accuracy.json holds them."""
@@ -61,15 +58,32 @@ class Scores:
 
 
 class _Answered:
-    """The predictor for a method's rule, with the logits that have been computed already."""
+    """The predictor for a method's rule, with what is wanted of some images computed once."""
 
-    def __init__(self, predictor: Predictor, x: Tensor, logits: Tensor) -> None:
-        self.features, self.nearest_mean = predictor.features, predictor.nearest_mean
-        self._predictor, self._x, self._logits = predictor, x, logits
+    def __init__(self, predictor: Predictor, x: Tensor, logits: bool, features: bool) -> None:
+        self.by_peer: list[Tensor] = []  # logits, (B, C)
+        self._predictor, self._x = predictor, x
+        self._features: Tensor | None = None
+        if logits:
+            self.by_peer, self._features = predictor.answers(x, features=features)
+        elif features:
+            self._features = predictor.features(x)
 
     def logits(self, x: Tensor) -> Tensor:
         """(B, C): the mean of the peers' logits."""
-        return self._logits if x is self._x else self._predictor.logits(x)
+        if x is not self._x or not self.by_peer:
+            return self._predictor.logits(x)
+        return torch.stack(self.by_peer).mean(dim=0)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, D): the mean of the peers' features."""
+        if x is not self._x or self._features is None:
+            return self._predictor.features(x)
+        return self._features.clone()  # a rule may work in place
+
+    def nearest_mean(self, x: Tensor) -> Tensor:
+        """(B,): the class of the nearest class mean."""
+        return self._predictor.class_means().nearest(self.features(x))
 
 
 def _right(predicted: Tensor, tests: list[ImageSet]) -> list[float]:

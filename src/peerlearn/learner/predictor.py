@@ -1,7 +1,8 @@
 """Prediction, apart from learning: what is asked here changes nothing that learns."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +14,41 @@ from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
 from peerlearn.methods.replay import images
+from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import PeerModel
 
 EVAL_BATCH = 250  # images per forward
+MEANS_PART = 40 * EVAL_BATCH  # images of the memory whose features are there at a time
+
+R = TypeVar("R")
+
+
+class PeerAnswers(NamedTuple):
+    """What the peers say of some images: the logits of each, (B, C), and their mean features."""
+
+    logits: list[Tensor]
+    features: Tensor | None  # (B, D); None if nobody asked
+
+
+class ClassMeans(NamedTuple):
+    """The mean features of the classes that the memory holds.
+
+    Args:
+        classes: (K,), ascending.
+        means: (K, D).
+
+    >>> means = ClassMeans(torch.tensor([2, 5]), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    >>> means.nearest(torch.tensor([[0.9, 0.8], [0.1, 0.0]]))
+    tensor([5, 2])
+    """
+
+    classes: Tensor
+    means: Tensor
+
+    def nearest(self, features: Tensor) -> Tensor:
+        """The class of the nearest mean, (B,). features: (B, D)."""
+        distances: Tensor = torch.cdist(features, self.means)
+        return self.classes[distances.argmin(dim=1)]
 
 
 class Predictor:
@@ -25,12 +58,16 @@ class Predictor:
     is in (training or evaluation), what it counts and which layers are frozen stays untouched.
     Either a step or an answer has the weights, never both; they take turns.
 
+    The class means of the memory are kept until weights or memory change. Changes by hand are seen
+    where torch counts them: in place and by `load_state_dict`, but not through `.data`.
+
     Args:
         models: those that answer; their mean is the answer.
         method: whose rule turns answers into a class.
         memory: whose images give the class means.
         device: where the models are.
         turns: taken by every step and every answer.
+        lanes: in which the models compute; one after the other by default.
     """
 
     def __init__(
@@ -40,15 +77,19 @@ class Predictor:
         memory: Memory,
         device: torch.device,
         turns: Turns,
+        lanes: Lanes | None = None,
     ) -> None:
         self.models, self.method, self.memory, self.device = models, method, memory, device
         self.image_shape: tuple[int, ...] | None = None  # known from the first batch on
         self._turns = turns
-        self._twins: list[PeerModel] | None = None
+        self.lanes = lanes or Lanes(1)
+        self._twins: list[PeerModel] = []
+        self._made_of: _Tensors | None = None
+        self._means: tuple[object, ClassMeans] | None = None  # of which memory, and they
 
     def refresh(self) -> None:
         """Look at the models anew: they have learnt, and a module may have put new tensors in."""
-        self._twins = None
+        self._twins, self._made_of, self._means = [], None, None
 
     def predict(self, x: Array) -> Tensor:
         """The class of each image, (B,), by the method's rule."""
@@ -59,11 +100,26 @@ class Predictor:
         """(B, C): the mean of the peers' logits, or one peer's."""
         if peer is not None and not 0 <= peer < len(self.models):
             raise UserError(f"peer must be from 0 to {len(self.models) - 1}, got {peer}")
-        return self._forward_eval(x, PeerModel.logits, peer)
+        return _mean(self._ask(x, PeerModel.logits, peer))
 
     def features(self, x: Array) -> Tensor:
         """(B, D): the mean of the peers' features."""
-        return self._forward_eval(x, PeerModel.features, None)
+        return _mean(self._ask(x, PeerModel.features))
+
+    def answers(self, x: Array, *, features: bool = True) -> PeerAnswers:
+        """All that the peers say, in one pass over the images.
+
+        features: whether they are wanted; a network without `classify` computes them anew.
+        """
+
+        def answer(model: PeerModel, pixels: Tensor) -> tuple[Tensor, ...]:
+            return model.answers(pixels) if features else (model.logits(pixels),)
+
+        said = self._ask(x, answer)
+        logits = [torch.cat([own[0] for own in peer]) for peer in zip(*said, strict=True)]
+        return PeerAnswers(
+            logits, _mean([[own[1] for own in part] for part in said]) if features else None
+        )
 
     def nearest_mean(self, x: Array) -> Tensor:
         """The class of the nearest class mean, (B,).
@@ -72,33 +128,91 @@ class Predictor:
         predicted.
         """
         with self._turns:
+            return self.class_means().nearest(self.features(x))
+
+    def class_means(self) -> ClassMeans:
+        """The class means of the images in memory, computed if something has changed."""
+        with self._turns:
             if not len(self.memory):
                 raise UserError("nearest class means: the memory holds no image; keep some first")
-            labels, classes = self.memory["y"], self.method.stream.num_classes
-            means = class_means(self.features(self.memory["x"]), labels, classes)
-            held: Tensor = labels.unique()
-            distances: Tensor = torch.cdist(self.features(x), means[held])
-            return held[distances.argmin(dim=1)]
+            columns = [self.memory["x"], self.memory["y"]]
+            state = (self.memory.changes, *map(_version, columns))
+            self._evaluating()  # forgets the means if they are of other weights
+            if self._means is None or self._means[0] != state:
+                self._means = state, self._compute_means(*columns)
+            return self._means[1]
+
+    def _compute_means(self, x: Tensor, y: Tensor) -> ClassMeans:
+        """The mean over all parts follows that of each part, so that no more is held at a time."""
+        classes, y = self.method.stream.num_classes, y.to(self.device)
+        means, total = torch.zeros((), device=self.device), y.new_zeros(classes)
+        for rows, labels in zip(x.split(MEANS_PART), y.split(MEANS_PART), strict=True):
+            found = class_means(self.features(rows), labels, classes)
+            count = labels.bincount(minlength=classes)
+            total += count
+            means = means + (found - means) * (count / total.clamp(min=1))[:, None]
+        held: Tensor = y.unique()
+        return ClassMeans(held, means[held])
 
     @torch.no_grad()
-    def _forward_eval(
-        self, x: Array, answer: Callable[[PeerModel, Tensor], Tensor], peer: int | None
-    ) -> Tensor:
+    def _ask(
+        self, x: Array, question: Callable[[PeerModel, Tensor], R], peer: int | None = None
+    ) -> list[list[R]]:
+        """What each model says, or one peer's, for each part of the images."""
         raw = checked_images(x, self.image_shape)
         with self._turns:
             asked = self._evaluating()
             asked = asked if peer is None else [asked[peer]]
-            answers = []
-            for part in raw.split(EVAL_BATCH):
+
+            def say(part: Tensor) -> list[R]:
                 pixels = images(part.to(self.device))
-                answers.append(torch.stack([answer(twin, pixels) for twin in asked]).mean(dim=0))
-            return torch.cat(answers)
+                return self.lanes.map(lambda twin: question(twin, pixels), asked)
+
+            return [say(part) for part in raw.split(EVAL_BATCH)]
 
     def _evaluating(self) -> list[PeerModel]:
         """Twins of the models in evaluation mode, which share every parameter and buffer."""
-        if self._twins is None:
+        if self._made_of is None or not self._made_of.are_as_they_were():
+            self.refresh()
             self._twins = [_evaluating_twin(model, {}) for model in self.models]
+            self._made_of = _Tensors(self.models)
         return self._twins
+
+
+def _mean(said: list[list[Tensor]]) -> Tensor:
+    """The mean over models of what they said, (B, ...). said: by part of the images and model."""
+    return torch.cat([torch.stack(part).mean(dim=0) for part in said])
+
+
+class _Tensors:
+    """The parts of models as they were once: which ones, and how often each had been written."""
+
+    def __init__(self, models: Sequence[nn.Module]) -> None:
+        self._places = [
+            place
+            for model in models
+            for module in model.modules()
+            for place in (module._parameters, module._buffers, module._modules)
+        ]
+        self._parts = [*self._present()]  # kept, so that no other object can be taken for them
+        self._versions = [*map(_version, self._parts)]
+
+    def are_as_they_were(self) -> bool:
+        """Whether the models have the same parts still, and none has been written since."""
+        now = [*self._present()]
+        same = len(now) == len(self._parts) and all(map(operator.is_, now, self._parts))
+        return same and [*map(_version, now)] == self._versions
+
+    def _present(self) -> Iterator[object]:
+        for place in self._places:
+            yield from place.values()
+
+
+def _version(part: object) -> object:
+    """How often a tensor has been written; equal to nothing where torch does not count that."""
+    if not isinstance(part, Tensor):
+        return None
+    return object() if part.is_inference() else part._version
 
 
 M = TypeVar("M", bound=nn.Module)

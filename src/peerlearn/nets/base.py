@@ -1,6 +1,7 @@
 """What a network must offer, a way to give any encoder that, and a small one for tests."""
 
-from typing import Annotated, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Annotated, Protocol, cast, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -9,7 +10,11 @@ from peerlearn.settings import about
 
 @runtime_checkable
 class Network(Protocol):
-    """A module that shows its features. Anything with these three will do."""
+    """A module that shows its features. Anything with these three will do.
+
+    A class that writes its forward as `self.classify(self.features(x))`, and `classify` beside it,
+    (B, feature_dim) -> (B, C), has features computed once where logits are asked for as well.
+    """
 
     feature_dim: int
 
@@ -20,6 +25,21 @@ class Network(Protocol):
     def __call__(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, C) logits."""
         ...
+
+
+def classifier_of(net: nn.Module) -> Callable[[Tensor], Tensor] | None:
+    """What makes a network's logits of its features; None if only its forward does.
+
+    That is its method `classify` if the class that has its forward has one too: a forward that was
+    overridden alone, or has hooks, may do something else.
+
+    >>> classifier_of(nn.Linear(2, 2)) is None
+    True
+    """
+    if "forward" in vars(net) or net._forward_hooks or net._forward_pre_hooks:
+        return None
+    owner = next(kind for kind in type(net).__mro__ if vars(kind).keys() & {"forward", "__call__"})
+    return cast(Callable[[Tensor], Tensor], net.classify) if "classify" in vars(owner) else None
 
 
 class WithHead(nn.Module):
@@ -47,10 +67,14 @@ class WithHead(nn.Module):
         features: Tensor = self.encoder(x)
         return features
 
+    def classify(self, features: Tensor) -> Tensor:
+        """(B, D) -> (B, C) logits."""
+        logits: Tensor = self.head(features)
+        return logits
+
     def forward(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, C) logits."""
-        logits: Tensor = self.head(self.features(x))
-        return logits
+        return self.classify(self.features(x))
 
 
 class SmallNet(WithHead):

@@ -91,10 +91,14 @@ class ResNet18(nn.Module):
         y = self.stages(self.stem(x))
         return F.adaptive_avg_pool2d(y, self.cells).flatten(1)
 
+    def classify(self, features: Tensor) -> Tensor:
+        """(B, D) -> (B, C) logits."""
+        logits: Tensor = self.head(features)
+        return logits
+
     def forward(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, C) logits."""
-        logits: Tensor = self.head(self.features(x))
-        return logits
+        return self.classify(self.features(x))
 
 
 def _stem(kind: Stem, width: int) -> nn.Sequential:

@@ -1,18 +1,19 @@
 """The model of a peer: a network, and what a method puts on its features."""
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 
 from peerlearn.errors import UserError
-from peerlearn.nets.base import Network
+from peerlearn.nets.base import Network, classifier_of
 
 SAFE_CHANNELS = 16
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Layout = Literal["auto", "channels_last", "default"]
+R = TypeVar("R")
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -83,14 +84,28 @@ class PeerModel(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, C), fp32."""
-        if self.head is None:
-            return self._run(self.net, x)
-        head = self.head
-        return self._run(lambda images: head(self.net.features(images)), x)
+        net, head = self.net, self.head
+        part = net if head is None else lambda images: head(net.features(images))
+        logits: Tensor = self._run(part, x)
+        return logits.float()
 
     def features(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, D), fp32."""
-        return self._run(self.net.features, x)
+        return self._run(self.net.features, x).float()
+
+    def answers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """`logits(x)` and `features(x)`, of one forward unless the network has no `classify`."""
+        classify = classifier_of(self.net) if self.head is None else self.head
+        if classify is None:
+            return self.logits(x), self.features(x)
+
+        def both(images: Tensor) -> tuple[Tensor, Tensor]:
+            features = self.net.features(images)
+            kept = features.to(torch.float32, copy=True)  # classifiers may work in place
+            return classify(features), kept
+
+        logits, features = self._run(both, x)
+        return logits.float(), features
 
     def project(self, features: Tensor) -> Tensor:
         """(B, D) -> (B, P), fp32."""
@@ -121,14 +136,14 @@ class PeerModel(nn.Module):
         self.forwards, self.backwards = state["counts"]
         self.load_state_dict({name: t for name, t in state.items() if name != "counts"})
 
-    def _run(self, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    def _run(self, part: Callable[[Tensor], R], x: Tensor) -> R:
         self.forwards += len(x)
         self.backwards += len(x) if torch.is_grad_enabled() else 0
         dtype, low = _DTYPES[self.precision], self.precision != "fp32"
         # a forward casts each weight once; the cache for more belongs to all threads together
         with torch.autocast(x.device.type, dtype, enabled=low, cache_enabled=False):
             try:
-                return part(x.contiguous(memory_format=self.layout)).float()
+                return part(x.contiguous(memory_format=self.layout))
             except ValueError as error:
                 if len(x) == 1 and self.training:  # one value per channel has no variance
                     raise UserError(
