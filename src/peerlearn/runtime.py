@@ -4,6 +4,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -60,6 +61,18 @@ def peak_memory() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     peaks = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
     return int(peaks[0]) * 1024 if peaks else 0
+
+
+def free_memory() -> int | None:
+    """Bytes that the process may still take, by the system and by a container; None if unknown."""
+    found = []
+    with suppress(OSError, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+    with suppress(OSError, ValueError):  # without a limit it says "max"
+        limit, used = (Path(f"/sys/fs/cgroup/memory.{n}").read_text() for n in ("max", "current"))
+        found.append(int(limit) - int(used))
+    return min(found, default=None)
 
 
 def _from_libc(name: str) -> Callable[..., int] | None:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from peerlearn import __version__
+from peerlearn.experiment.machine import Threads
 
 
-def environment(threads: int, device: str, data: str) -> dict[str, Any]:
+def environment(threads: Threads, device: str, data: str) -> dict[str, Any]:
     """Versions, machine and command of this process, and where its images lie."""
     return {
         "peerlearn": __version__,
@@ -19,7 +20,8 @@ def environment(threads: int, device: str, data: str) -> dict[str, Any]:
         "torch": torch.__version__,
         "platform": platform.platform(),
         "processor": platform.processor() or platform.machine(),
-        "threads": threads,
+        "threads": threads.total,
+        "peer_threads": threads.each,
         "device": device,
         "data": data,
         "commit": _commit(),

@@ -1,19 +1,20 @@
 """Which folder a run has, and whether what is there is the same run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from peerlearn.errors import UserError
 from peerlearn.experiment.images import Images
+from peerlearn.experiment.machine import Threads
 from peerlearn.experiment.resolve import Resolved
 from peerlearn.experiment.settings import MachineSettings
 from peerlearn.records.folder import RunFolder, run_path
 from peerlearn.records.schema import MACHINE, Config
-from peerlearn.runtime import available_threads
 from peerlearn.settings import flatten
 
 MOST_DIFFERENCES = 5  # named in a message
+THREADS, PEER_THREADS = "machine.threads", "machine.peer_threads"
 
 
 def folder_of(resolved: Resolved, out: Path) -> RunFolder:
@@ -24,8 +25,9 @@ def folder_of(resolved: Resolved, out: Path) -> RunFolder:
 def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = None) -> Config:
     """The settings to use; those of a run that is there already must be the same.
 
-    A run that is resumed keeps the device and threads with which it began, unless a flag gives
-    others. images: what it is to learn, which must be the same as well.
+    A run that is resumed keeps the device, the layout and the threads with which it began, unless a
+    flag gives others; threads of a new run that nobody gave are 0. images: what it is to learn,
+    which must be the same as well.
     """
     begun = folder.has_results  # looked at first: another process writes its settings before them
     found = folder.config()
@@ -38,7 +40,9 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
     if found is not None:
         kept = [key for key in MACHINE if resolved.origins[key] == "default"]
         values |= {key: value for key, value in _machine(folder, found).items() if key in kept}
-    values["machine.threads"] = values["machine.threads"] or available_threads()
+        in_all, each = values[THREADS], values[PEER_THREADS]
+        if each > in_all:  # one of them was given just now, and the other one must follow
+            values[THREADS] = values[PEER_THREADS] = each if THREADS in kept else in_all
     config = Config(
         data=resolved.data,
         method=resolved.method,
@@ -62,7 +66,9 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
 
 def _machine(folder: RunFolder, found: Config) -> dict[str, Any]:
     """The device and threads with which a run began."""
-    own = {key.partition(".")[2]: found.settings[key] for key in MACHINE if key in found.settings}
+    settings = dict(found.settings)
+    settings.setdefault(PEER_THREADS, settings.get(THREADS, 0))  # peers took turns with all of them
+    own = {key.partition(".")[2]: settings[key] for key in MACHINE if key in settings}
     try:
         return flatten({"machine": MachineSettings(**own).model_dump(include={*own})})
     except UserError as error:
@@ -88,12 +94,17 @@ def _refuse_another_run(
         )
 
 
-def create_or_verify(folder: RunFolder, resolved: Resolved, images: Images) -> Config:
+def create_or_verify(
+    folder: RunFolder, resolved: Resolved, images: Images, threads: Callable[[], Threads]
+) -> Config:
     """Write the settings of a new run; for an old one, see that it is the same on the same images.
 
-    Returns the settings to use.
+    threads: those that a new run is to have. Returns the settings to use.
     """
     config = reconcile(folder, resolved, images)
     if folder.config() is None:
+        chosen = threads()
+        machine = {THREADS: chosen.total, PEER_THREADS: chosen.each}
+        config = config.model_copy(update={"settings": {**config.settings, **machine}})
         folder.write_config(config)
     return config

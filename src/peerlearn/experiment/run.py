@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -15,9 +16,10 @@ from peerlearn.experiment.environment import environment
 from peerlearn.experiment.evaluate import Scores
 from peerlearn.experiment.identity import create_or_verify, folder_of, reconcile
 from peerlearn.experiment.images import Loader
+from peerlearn.experiment.machine import Threads, choose_threads, recorded
+from peerlearn.experiment.progress import label
 from peerlearn.experiment.resolve import Resolved
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.peer.model import Layout
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.read import checked, damaged
 from peerlearn.records.schema import Config, Saved
@@ -108,19 +110,17 @@ def run(
     tasks = resolved.stream.tasks
     if (found := folder.finished(tasks)) is None:
         keep_freed_memory()
-        reset_peak_memory()
-        torch.set_num_threads(config.settings["machine.threads"])
         stream = resolved.stream.stream(images.data, resolved.seed)
-        learner = make_learner(
-            resolved,
-            stream,
-            device=config.settings["machine.device"],
-            layout=config.settings["machine.layout"],
-        )
+        trial = make_learner(resolved, stream, config)  # what cannot be is refused without a trace
+        shape, peers = images.data.train.x.shape[1:], len(trial.peers)
         with folder.locked(_busy(config, watcher, wait)):
-            # what cannot be was refused before files are made
-            config = create_or_verify(folder, resolved, images)
+            choose = partial(_choose, config, trial, shape, resolved, watcher)
+            config = create_or_verify(folder, resolved, images, choose)
             if (found := folder.finished(tasks)) is None:  # by another process, in the meantime
+                threads = recorded(config.settings, peers)
+                torch.set_num_threads(threads.each)
+                reset_peak_memory()
+                learner = make_learner(resolved, stream, config, threads.at_once)
                 return _Run(config, folder, stream, learner, watcher, images.place).resume()
     watcher.reuse(config, found.metrics)
     return folder.summary_as_written()
@@ -135,10 +135,22 @@ def _busy(config: Config, watcher: Watcher, wait: bool) -> Callable[[], None]:
     return told
 
 
+def _choose(
+    config: Config, trial: OnlineLearner, shape: Sequence[int], resolved: Resolved, watcher: Watcher
+) -> Threads:
+    """The threads of a new run."""
+    rows = resolved.stream.batch + trial.method.settings.replay_batch
+    choice = choose_threads(trial, shape, rows, resolved.machine)
+    if choice.seconds:
+        watcher.note(f"{label(config)}: {choice}")
+    return choice.threads
+
+
 def make_learner(
-    resolved: Resolved, stream: Stream, device: str | None = None, layout: Layout | None = None
+    resolved: Resolved, stream: Stream, config: Config | None = None, peers_at_once: int = 1
 ) -> OnlineLearner:
-    """The learner of a run, untrained."""
+    """The learner of a run, untrained; on the machine that its record names, if there is one."""
+    machine = config.settings if config else resolved.values
     skipped = {f"{group}.name" for group in resolved.parts.names} | {"memory.size"}
     return resolved.parts.build(
         {key: value for key, value in resolved.values.items() if key not in skipped},
@@ -146,9 +158,10 @@ def make_learner(
         memory=resolved.memory,
         seed=resolved.seed,
         updates=resolved.run.updates,
-        device=device or resolved.machine.device,
+        device=machine["machine.device"],
         precision=resolved.machine.precision,
-        layout=layout or resolved.machine.layout,
+        layout=machine["machine.layout"],
+        peers_at_once=peers_at_once,
     )
 
 
@@ -174,7 +187,8 @@ class _Run:
     def resume(self) -> dict[str, Any]:
         """Train and evaluate from where the run stands to its end."""
         self._restore()
-        threads, device = torch.get_num_threads(), self.config.settings["machine.device"]
+        threads = Threads(torch.get_num_threads(), self.learner.lanes.count)
+        device = self.config.settings["machine.device"]
         self.folder.write_environment(environment(threads, device, self.place))
         self._write_results("running")
         if len(self.scores.ensemble):  # what is there may be damaged, or of after the checkpoint

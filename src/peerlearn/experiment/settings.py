@@ -1,6 +1,8 @@
 """The settings of a run that no part of a learner has: the run itself, its stream, the machine."""
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from peerlearn.data.images import Dataset
 from peerlearn.errors import UserError
@@ -33,14 +35,24 @@ class MemorySettings(Settings):
 
 
 class MachineSettings(Settings):
-    """Where a run takes place; a run that is resumed keeps device and threads."""
+    """Where a run takes place; a run that is resumed stays as it began."""
 
     device: str = setting("cpu", "cpu or cuda")
     precision: Literal[Precision, "auto"] = setting(
         "fp32", "of arithmetic; fp16 on cuda only, auto is bf16 where that is faster"
     )
     layout: Layout = setting("auto", "of images and weights; auto is the fast one where it is safe")
-    threads: int = setting(0, "of the processor; 0 for all", ge=0, le=1024)
+    threads: int = setting(0, "of the processor, in all; 0 measures what is fastest", ge=0, le=1024)
+    peer_threads: int = setting(0, "of each peer; 0 shares them out", ge=0, le=1024)
+
+    @model_validator(mode="after")
+    def _suffice(self) -> Self:
+        if 0 < self.threads < self.peer_threads:
+            raise ValueError(
+                f"peer_threads of each peer cannot be more than threads, which are in all; got "
+                f"{self.peer_threads} and {self.threads}"
+            )
+        return self
 
 
 class StreamSettings(Settings):

@@ -63,6 +63,7 @@ class DERPP(Method[DarkDraw]):
 
     settings: Settings
     name = "derpp"
+    fan_out = 2
     stores: ClassVar[Mapping[str, Shape]] = {"logits": ("classes",)}
     authors: ClassVar[Mapping[str, Any]] = {"augment": "crop_flip_shared"}
 

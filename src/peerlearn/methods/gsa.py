@@ -45,6 +45,7 @@ class GSA(Method[GSADraw]):
     """
 
     name = "gsa"
+    fan_out = 3
     needs_boundaries = True
     needs_slots = True
 

@@ -229,6 +229,7 @@ class Method(ABC, Generic[D]):
     needs_boundaries: ClassVar[bool] = False
     needs_slots: ClassVar[bool] = False  # labels in task order, equally many per task
     gives_logits: ClassVar[bool] = True  # False: there is no classifier that could be taught
+    fan_out: ClassVar[int] = 1  # images in the graph of a loss per image of a step, about
     stores: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` stores: {"logits": ("classes",)}
     carries: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` may carry
 

@@ -72,6 +72,7 @@ class OCM(Method[OCMDraw]):
 
     settings: Settings
     name = "ocm"
+    fan_out = 34
     optim = AdamW(lr=1e-3, beta2=0.99)
     needs_boundaries = True
 

@@ -79,6 +79,7 @@ class PCR(Method[PairDraw]):
 
     settings: Settings
     name = "pcr"
+    fan_out = 2
 
     @override
     def setup_peer(self, peer: Peer) -> None:

@@ -25,7 +25,8 @@ LARGEST = 1e100  # beyond all that is measured, and its square is still a number
 Status = Literal["running", "done", "failed"]
 Matrix = tuple[tuple[float, ...], ...]  # row i: accuracies on tasks 0 to i after task i
 
-MACHINE = ("machine.device", "machine.layout", "machine.threads")  # decide no row of a table
+# decide no row of a table
+MACHINE = ("machine.device", "machine.layout", "machine.threads", "machine.peer_threads")
 # where schema 1, which had flat settings, kept what now has a place of its own
 OLD_NAMES = {
     "method": "method.name", "memory": "memory.size",

@@ -1,0 +1,168 @@
+"""How a run uses the processor: peers in turn or side by side, with how many threads each.
+
+The number of threads per peer decides the last bits of all numbers, how many peers compute at once
+decides none. Where nobody chose, both are measured when a run begins, and recorded.
+"""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from peerlearn.experiment.settings import MachineSettings
+from peerlearn.learner.online import OnlineLearner
+from peerlearn.methods.replay import images
+from peerlearn.peer.lanes import Lanes
+from peerlearn.peer.model import PeerModel
+from peerlearn.runtime import available_threads, free_memory, peak_memory, reset_peak_memory
+
+SECONDS = 1.0  # that measuring takes, unless two rounds take longer
+ROUNDS = (2, 15)
+NEAR = 1.05  # a way that takes at most so many times as long as the fastest is as good
+HOPELESS = 3.0  # one that takes so many times as long is not tried again
+
+
+class Threads(NamedTuple):
+    """How peers share the processor.
+
+    Args:
+        each: threads of one peer's computations.
+        at_once: peers that compute side by side.
+
+    >>> Threads(each=1, at_once=2).total
+    2
+    """
+
+    each: int
+    at_once: int
+
+    @property
+    def total(self) -> int:
+        """Threads in all."""
+        return self.each * self.at_once
+
+    def __str__(self) -> str:
+        each = f"{self.each} thread{'s' if self.each > 1 else ''}"
+        return f"{self.at_once} peers side by side with {each} each" if self.at_once > 1 else each
+
+
+class Choice(NamedTuple):
+    """What was chosen, and why, in words."""
+
+    threads: Threads
+    why: str
+    seconds: Mapping[Threads, float] = {}  # of a pass of all peers, forward and backward
+
+    def __str__(self) -> str:
+        return f"{self.threads} ({self.why})"
+
+
+def shared_out(threads: int, peer_threads: int, peers: int) -> Threads | None:
+    """What was asked for, by `--threads` and `--peer-threads`; None if it is to be measured.
+
+    >>> shared_out(threads=4, peer_threads=0, peers=2)
+    Threads(each=2, at_once=2)
+    """
+    if not (threads or peer_threads):
+        return None
+    total = threads or max(available_threads(), peer_threads)
+    each = min(peer_threads or max(total // peers, 1), total)
+    return Threads(each, min(peers, total // each))
+
+
+def ways(total: int, peers: int) -> list[Threads]:
+    """How so many threads can be shared out, the fewest for each peer first.
+
+    >>> ways(4, peers=2)
+    [Threads(each=1, at_once=2), Threads(each=2, at_once=2), Threads(each=4, at_once=1)]
+    """
+    each, found = total, []
+    while each:
+        found.append(Threads(each, min(peers, total // each)))
+        each //= 2
+    return found[::-1]
+
+
+def recorded(settings: Mapping[str, Any], peers: int) -> Threads:
+    """The threads of a run by its record; never more peers at once than there are cores for."""
+    each = settings["machine.peer_threads"]
+    total = min(settings["machine.threads"], max(available_threads(), each))
+    return Threads(each, min(peers, total // each))
+
+
+def choose_threads(
+    learner: OnlineLearner, shape: Sequence[int], rows: int, asked: MachineSettings
+) -> Choice:
+    """What was asked for, or in which way the peers of an untrained learner are fastest just now.
+
+    Each peer sends a batch forward and backward; all ways in turn, at least twice. Of those that
+    are about as fast as the fastest, the one with the fewest threads per peer is taken, since it
+    suffers least when others need the processor as well.
+
+    learner: to be thrown away afterwards. shape: of an image, (3, H, W). rows: images of a step.
+    """
+    peers = len(learner.peers)
+    if given := shared_out(asked.threads, asked.peer_threads, peers):
+        return Choice(given, "as asked for")
+    found = ways(available_threads(), peers)
+    if learner.device.type != "cpu":
+        return Choice(found[-1], f"{learner.device.type} does the work")
+    if len(found) == 1:
+        return Choice(found[0], "there is no other way")
+    models = [peer.model for peer in learner.peers]
+    before = torch.get_num_threads()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            x = images(torch.randint(256, (rows, *shape), dtype=torch.uint8))
+            fitting = _fitting(found, learner, x)
+            seconds = _measured(fitting, models, x)
+    finally:
+        torch.set_num_threads(before)
+    fastest = min(seconds.values())
+    chosen = next(way for way in fitting if seconds[way] <= NEAR * fastest)
+    ratios = {way: taken / seconds[chosen] for way, taken in seconds.items() if way != chosen}
+    why = "; ".join(f"{way}: {ratio:.2f} times as long" for way, ratio in ratios.items())
+    return Choice(chosen, why or "for lack of memory", seconds)
+
+
+def _measured(found: list[Threads], models: list[PeerModel], x: Tensor) -> dict[Threads, float]:
+    """Median seconds of a pass in each way; they take turns, and the first round warms up."""
+    lanes = {way: Lanes(way.at_once) for way in found}
+    times: dict[Threads, list[float]] = {way: [] for way in found}
+    least, most = ROUNDS
+    begin = time.perf_counter()
+    for number in range(most + 1):
+        if number > least and time.perf_counter() - begin > SECONDS:
+            break
+        if number == 1:
+            best = min(map(sum, times.values()))
+            found = [way for way in found if sum(times[way]) < HOPELESS * best]
+            times |= {way: [] for way in found}
+        for way in found[:: -1 if number % 2 else 1]:
+            torch.set_num_threads(way.each)
+            start = time.perf_counter()
+            lanes[way].map(lambda model: _pass(model, x), models)
+            times[way].append(time.perf_counter() - start)
+    return {way: statistics.median(taken) for way, taken in times.items()}
+
+
+def _pass(model: PeerModel, x: Tensor) -> None:
+    model.features(x).square().mean().backward()
+    model.zero_grad(set_to_none=True)
+
+
+def _fitting(found: list[Threads], learner: OnlineLearner, x: Tensor) -> list[Threads]:
+    """The ways for which the memory suffices: peers at once hold their graphs at once."""
+    torch.set_num_threads(1)
+    reset_peak_memory()
+    before = peak_memory()
+    _pass(learner.peers[0].model, x)
+    views = max(learner.method.fan_out, len(learner.collaboration.student_views))
+    graph = (peak_memory() - before) * views
+    free = free_memory()
+    return [
+        way for way in found if way.at_once == 1 or free is None or way.at_once * graph < free
+    ]
