@@ -117,6 +117,14 @@ def test_in_bf16_a_loaded_learner_goes_on_bit_for_bit(
     assert torch.equal(unbroken.predict_ncm(x), resumed.predict_ncm(x))
 
 
+def test_in_bf16_peers_side_by_side_learn_what_they_learn_in_turn(
+    low: dict[str, Any], build: Build, stream: ClassStream
+) -> None:
+    in_turn, beside = (build("er+ccldc", **low, peers_at_once=n) for n in (1, 2))
+    assert learn_some(in_turn, stream, 3) == learn_some(beside, stream, 3)
+    assert same(tensors(in_turn), tensors(beside))
+
+
 def test_only_the_arithmetic_of_networks_is_in_bf16(
     low: dict[str, Any], build: Build, stream: ClassStream
 ) -> None:
