@@ -4,13 +4,13 @@ They refuse to meet tensors of the CPU or of the other device, and generators of
 of a real accelerator do. What a real one would let the host wait for is noted in `waits`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as tree
+from torch.utils import backend_registration
 
 NAME, COUNT = "pretend", 2
 waits: list[str] = []  # ops that handed a value to the host, or whose result's shape is a value
@@ -66,7 +66,8 @@ def _no_threads() -> Any:
 
 def _compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Do on the CPU what was asked of the device."""
-    given = tree.tree_leaves((args, kwargs))
+    given: list[Any] = []
+    _each([*args, *kwargs.values()], given.append)
     tensors = [one for one in given if isinstance(one, Tensor)]
     ours = [one for one in tensors if isinstance(one, Pretend)]
     asked = kwargs.get("device")
@@ -77,8 +78,10 @@ def _compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         _refuse_strangers(func, args, tensors)
     if ours and _is_waited_for(func, args, device):
         waits.append(str(func))
-    kwargs = dict(kwargs, device=torch.device("cpu")) if asked is not None else kwargs
-    found = func(*tree.tree_map(_inside, args), **tree.tree_map(_inside, kwargs))
+    named = {name: _each(value, _inside) for name, value in kwargs.items()}
+    if asked is not None:
+        named["device"] = torch.device("cpu")
+    found = func(*_each(args, _inside), **named)
     same = {id(_inside(one)): one for one in tensors}  # what was changed in place is handed back
 
     def outside(one: Any) -> Any:
@@ -86,7 +89,14 @@ def _compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             return same.get(id(one), one)
         return one if device.type == "cpu" else Pretend(one, device)
 
-    return tree.tree_map(outside, found)
+    return _each(found, outside)
+
+
+def _each(value: Any, action: Callable[[Any], Any]) -> Any:
+    """What the action makes of a value; of a list or tuple, of all that is in it."""
+    if isinstance(value, list | tuple):
+        return type(value)([_each(one, action) for one in value])
+    return action(value)
 
 
 def _inside(one: Any) -> Any:
@@ -151,14 +161,17 @@ _library = torch.library.Library("_", "IMPL")
 _make = torch.tensor
 
 
+def possible() -> bool:
+    """Whether this version of torch can have such a device."""
+    return hasattr(backend_registration, "_setup_privateuseone_for_python_backend")
+
+
 @cache
 def install() -> None:
     """Make the device known to torch, for the rest of the process."""
-    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
-
     # autograd counts devices at its first use; with threads for them a process could not be forked
     torch.zeros(1, requires_grad=True).sum().backward()
-    _setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
+    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
     _library.fallback(
         lambda op, *args, **kwargs: _compute(op, args, kwargs), "PrivateUse1", with_keyset=False
     )

@@ -12,11 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as deserialized
 from safetensors.torch import save as serialized
 from torch import Tensor
 
+from peerlearn.devices import moved
 from peerlearn.documents import MOST_BYTES, Unreadable, from_json, read_bytes, read_text
 from peerlearn.errors import UserError
 from peerlearn.learner.undo import AllOrNothing
@@ -46,7 +48,7 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
     extra: anything JSON can hold, kept with it.
     """
     _check_extra(extra)
-    whole = learner.state_dict()
+    whole = moved(learner.state_dict(), torch.device("cpu"))
     _check_own(learner, whole)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from peerlearn.devices import moved
 from peerlearn.errors import UserError
 from peerlearn.learner.inputs import Array, checked_images
 from peerlearn.learner.turns import Turns
@@ -65,7 +66,7 @@ class Predictor:
         models: those that answer; their mean is the answer.
         method: whose rule turns answers into a class.
         memory: whose images give the class means.
-        device: where the models are.
+        device: where answers are, wherever the models are.
         turns: taken by every step and every answer.
         lanes: in which the models compute; one after the other by default.
     """
@@ -143,15 +144,19 @@ class Predictor:
             return self._means[1]
 
     def _compute_means(self, x: Tensor, y: Tensor) -> ClassMeans:
-        """The mean over all parts follows that of each part, so that no more is held at a time."""
-        classes, y = self.method.stream.num_classes, y.to(self.device)
+        """The mean over all parts follows that of each part, so that no more is held at a time.
+
+        Labels are of the CPU: counting them waits for no device.
+        """
+        classes = self.method.stream.num_classes
         means, total = torch.zeros((), device=self.device), y.new_zeros(classes)
         for rows, labels in zip(x.split(MEANS_PART), y.split(MEANS_PART), strict=True):
-            found = class_means(self.features(rows), labels, classes)
+            found = class_means(self.features(rows), moved(labels, self.device), classes)
             count = labels.bincount(minlength=classes)
             total += count
-            means = means + (found - means) * (count / total.clamp(min=1))[:, None]
-        held: Tensor = y.unique()
+            share = moved(count / total.clamp(min=1), self.device)
+            means = means + (found - means) * share[:, None]
+        held: Tensor = moved(y.unique(), self.device)
         return ClassMeans(held, means[held])
 
     @torch.no_grad()
@@ -165,8 +170,12 @@ class Predictor:
             asked = asked if peer is None else [asked[peer]]
 
             def say(part: Tensor) -> list[R]:
-                pixels = images(part.to(self.device))
-                return self.lanes.map(lambda twin: question(twin, pixels), asked)
+                pixels = images(moved(part, self.device))
+
+                def ask(twin: PeerModel) -> R:
+                    return question(twin, moved(pixels, twin.device))
+
+                return moved(self.lanes.map(ask, asked), self.device)
 
             return [say(part) for part in raw.split(EVAL_BATCH)]
 

@@ -192,5 +192,4 @@ def logits_by_view(
     """
     asked, last = sorted(asked), len(views) - 1
     order = [view for view in asked if view == last] + [view for view in asked if view != last]
-    home = next(model.parameters()).device
-    return {view: model.logits(moved(views[view], home)) for view in order}
+    return {view: model.logits(moved(views[view], model.device)) for view in order}

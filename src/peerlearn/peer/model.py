@@ -58,6 +58,11 @@ class PeerModel(nn.Module):
         """Length of a feature vector."""
         return int(self.net.feature_dim)
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.parameters()).device
+
     def add_projection(self, most: int = 128) -> None:
         """Put a linear projection on the features; never wider than they are."""
         self.projection = nn.Linear(self.feature_dim, min(most, self.feature_dim))
