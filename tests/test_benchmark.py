@@ -184,10 +184,19 @@ def test_every_part_shows_every_row_that_it_may_have() -> None:
     assert set(report.every_method()) >= {"er", "er+ccldc", "mir+ccldc"}
 
 
+def test_help_names_every_part(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command("benchmark", "--help")
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert all(part in text for part in report.PARTS)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("err", "there is no method 'err'; did you mean er?"),
+        ("err", "there is no part or method 'err'; did you mean er?"),
+        ("step", "there is no part or method 'step'; did you mean steps?"),
         ("er+ccdlc", "there is no wrapper 'ccdlc'; did you mean ccldc?"),
         ("--width 0", "argument --width: must be a whole number from 1 to 4096, got '0'"),
         ("--width 16,x", "argument --width: must be a whole number from 1 to 4096, got 'x'"),

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from peerlearn.cli.parsing import Commands, add_command, add_plugins, load_plugins
+from peerlearn.errors import UserError, did_you_mean
 
 MOST_WIDTH, MOST_THREADS, MOST_ROUNDS = 4096, 1024, 10_000
 
@@ -42,12 +43,17 @@ def act(args: argparse.Namespace) -> None:
     from peerlearn.benchmark.auto import usual_threads
     from peerlearn.benchmark.report import PARTS, USUAL_PARTS, Asked, benchmark
     from peerlearn.benchmark.timing import Effort
-    from peerlearn.learner.build import Parts
+    from peerlearn.learner.build import Parts, split_name
+    from peerlearn.methods import METHODS
     from peerlearn.runtime import available_threads, keep_freed_memory
 
     names = tuple(dict.fromkeys(name for name in args.what if name not in PARTS))
     parts = [name for name in PARTS if name in args.what] or list(USUAL_PARTS)
     for name in names:
+        base = split_name(name)[0]
+        if base not in METHODS and ":" not in base:
+            problem = f"there is no part or method {base!r:.60}"
+            raise UserError(did_you_mean(problem, base, [*PARTS, *METHODS]))
         Parts.find(name)
     if sys.stderr.isatty() and not args.what:
         print("some six minutes on two quiet cores; busy ones tell little", file=sys.stderr)
