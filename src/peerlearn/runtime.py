@@ -32,7 +32,10 @@ def keep_freed_memory() -> bool:
 
 
 def available_threads() -> int:
-    """How many threads torch takes by itself on this machine."""
+    """How many threads torch takes by itself on this machine, within the quota of a container."""
+    with suppress(OSError, ValueError):  # without a quota it says "max"
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(_THREADS, -(-int(quota) // int(period))))
     return _THREADS
 
 

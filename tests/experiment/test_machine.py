@@ -101,7 +101,10 @@ class TestWhatIsMeasured:
     def test_the_reason_is_told(self, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
         measured(monkeypatch, t1=1.0, t2=1.35)
         choice = choose_threads(build("er"), SHAPE, 8, MachineSettings())
-        assert str(choice) == "1 thread (2 threads: 1.35 times as long)"
+        assert str(choice) == (
+            "1 thread (2 threads: 1.35 times as long); the same again with --threads 1 "
+            "--peer-threads 1"
+        )
 
     def test_what_is_hopeless_is_tried_once(
         self, build: Build, monkeypatch: pytest.MonkeyPatch
@@ -147,6 +150,31 @@ def run_freely(out: Path, *words: str) -> int:
     return command("run", "er_ace+ccldc", *SMALL, "--out", str(out), *words)
 
 
+def begun(out: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    """A run that is stopped before its first batch."""
+
+    def stops(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run._Run, "_learn_task", stops)
+        assert run_freely(out, *words) == 130
+
+
+def resumed(out: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Threads:
+    """How the run would compute when it goes on."""
+    computed: list[Threads] = []
+
+    def noted(self: Any, *_: Any) -> None:
+        computed.append(Threads(torch.get_num_threads(), self.learner.lanes.count))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run._Run, "_learn_task", noted)
+        assert run_freely(out, *words) == 130
+    return computed[0]
+
+
 class TestARun:
     @pytest.fixture(autouse=True)
     def _threads_as_before(self) -> Any:
@@ -165,7 +193,7 @@ class TestARun:
         choice = Choice(chosen, "the moon is full", {chosen: 1.0})
         monkeypatch.setattr(run, "choose_threads", lambda *_: choice)
         assert run_freely(tmp_path) == 0
-        assert f"seed 0: {chosen} (the moon is full)\n" in capsys.readouterr().err
+        assert f"seed 0: {chosen} (the moon is full)" in capsys.readouterr().err
         found = settings_of(tmp_path)
         assert (found["threads"], found["peer_threads"]) == (chosen.total, chosen.each)
         environment = json.loads((folder(tmp_path) / "environment.json").read_text())
@@ -184,65 +212,33 @@ class TestARun:
     def test_that_is_resumed_keeps_its_choice(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def stops(*_: Any) -> None:
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patched:
-            patched.setattr(run, "choose_threads", lambda *_: Choice(IN_TURN, "so", {IN_TURN: 1}))
-            patched.setattr(run._Run, "_learn_task", stops)
-            assert run_freely(tmp_path) == 130
+        choice = Choice(IN_TURN, "so", {IN_TURN: 1.0})
+        monkeypatch.setattr(run, "choose_threads", lambda *_: choice)
+        begun(tmp_path, monkeypatch)
         monkeypatch.setattr(run, "choose_threads", pytest.fail)
-        computed: list[tuple[int, int]] = []
-        learn = run.OnlineLearner.learn
-
-        def noted(learner: Any, x: Any, y: Any) -> Any:
-            computed.append((torch.get_num_threads(), learner.lanes.count))
-            return learn(learner, x, y)
-
-        monkeypatch.setattr(run.OnlineLearner, "learn", noted)
-        assert run_freely(tmp_path) == 0
-        assert {*computed} == {(2, 1)}
+        assert resumed(tmp_path, monkeypatch) == IN_TURN
 
     @pytest.mark.parametrize(
         ("words", "found"),
         [
-            ((), (2, 1)),
-            (("--threads", "1"), (1, 1)),  # what is given now counts, though bits may differ
-            (("--peer-threads", "1"), (1, 2)),
-            (("--peer-threads", "3"), (3, 1)),
+            ((), IN_TURN),
+            (("--threads", "1"), ONE),  # what is given now counts, though bits may differ
+            (("--peer-threads", "1"), SIDE_BY_SIDE),
+            (("--peer-threads", "3"), Threads(3, 1)),
         ],
     )
     def test_from_before_peers_had_threads_of_their_own(
         self,
         words: tuple[str, ...],
-        found: tuple[int, int],
+        found: Threads,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        def stops(*_: Any) -> None:
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patched:
-            patched.setattr(run._Run, "_learn_task", stops)
-            assert run_freely(tmp_path, "--threads", "2") == 130
+        begun(tmp_path, monkeypatch, "--threads", "2")
         record = folder(tmp_path) / "config.yaml"
         lines = record.read_text().splitlines(keepends=True)
         record.write_text("".join(line for line in lines if "peer_threads" not in line))
-        computed: list[tuple[int, int]] = []
-        with monkeypatch.context() as patched:
-            patched.setattr(
-                run._Run,
-                "_learn_task",
-                lambda self, *_: computed.append(
-                    (torch.get_num_threads(), self.learner.lanes.count)
-                ),
-            )
-            patched.setattr(run._Run, "_end_task", lambda *_: None)
-            patched.setattr(run._Run, "_write_results", lambda *_: {})
-            patched.setattr(run.RunFolder, "finished", lambda *_: None)
-            patched.setattr("peerlearn.experiment.progress.Console.end", lambda *_: None)
-            assert run_freely(tmp_path, *words) == 0
-        assert {*computed} == {found}
+        assert resumed(tmp_path, monkeypatch, *words) == found
 
     def test_never_has_more_peers_at_once_than_cores(
         self, monkeypatch: pytest.MonkeyPatch

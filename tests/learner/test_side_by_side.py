@@ -8,7 +8,15 @@ import torch
 from conftest import Build, learn_some, tensors
 from torch import Tensor, nn
 
-from peerlearn import METHODS, ClassStream, OnlineLearner, StreamInfo, WithHead, small_net
+from peerlearn import (
+    METHODS,
+    ClassStream,
+    Collaboration,
+    OnlineLearner,
+    StreamInfo,
+    WithHead,
+    small_net,
+)
 from peerlearn.errors import UserError
 from peerlearn.learner import WRAPPERS
 from peerlearn.methods import ER
@@ -49,6 +57,10 @@ def test_more_peers_than_lanes_and_several_updates(build: Build, stream: ClassSt
     assert_same(in_turn, side_by_side)
 
 
+def two_peers() -> Collaboration:
+    return WRAPPERS["ccldc"]().collaboration()
+
+
 def with_dropout() -> nn.Module:
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 16), nn.ReLU(), nn.Dropout(0.5))
     return WithHead(encoder, 16, 4)
@@ -84,6 +96,52 @@ def test_peers_that_share_a_part_take_turns(build: Build) -> None:
     assert build("er+ccldc", net=net, peers_at_once=2).lanes.count == 1
 
 
+def test_peers_that_share_numbers_take_turns(build: Build) -> None:
+    state = small_net(4, width=4).state_dict()
+
+    def net() -> nn.Module:
+        own = small_net(4, width=4)
+        own.load_state_dict(state, assign=True)
+        return own
+
+    assert build("er+ccldc", net=net, peers_at_once=2).lanes.count == 1
+
+
+class Scribbles(ER):
+    """ER that leaves a note to itself in `loss`, which another peer may overwrite."""
+
+    name = "scribbles"
+
+    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+        self.peer = peer
+        return super().loss(self.peer, draw)
+
+
+def test_peers_whose_method_assigns_to_itself_take_turns(stream: ClassStream) -> None:
+    method = Scribbles(StreamInfo(num_classes=4))
+    learners = [
+        OnlineLearner(method, partial(small_net, 4, width=4), two_peers(), memory=20, **options)
+        for options in ({}, {"peers_at_once": 2})
+    ]
+    for batch in list(stream.tasks[0].batches())[:3]:
+        losses = [learner.learn(*batch) for learner in learners]
+        assert losses[0] == losses[1]
+    assert learners[1].lanes.count == 1
+    assert_same(*learners)
+
+
+def test_a_hook_that_asks_the_learner_is_refused_and_not_left_waiting(
+    build: Build, stream: ClassStream
+) -> None:
+    learner = build("er+ccldc", peers_at_once=2)
+    first, second = list(stream.tasks[0].batches())[:2]
+    learner.learn(*first)
+    for peer in learner.peers:
+        peer.model.net.register_forward_hook(lambda *_: learner.predict(first[0]))
+    with pytest.raises(UserError, match="peers_at_once=1"):
+        learner.learn(*second)
+
+
 class Fails(ER):
     """ER whose second peer fails at a step that is asked for."""
 
@@ -100,13 +158,11 @@ class Fails(ER):
 
 
 def test_if_one_peer_fails_nothing_has_changed(stream: ClassStream) -> None:
-    from peerlearn.learner.wrappers import CCLDC
-
     method = Fails(StreamInfo(num_classes=4))
     learner = OnlineLearner(
         method,
         partial(small_net, 4, width=4),
-        CCLDC().collaboration(),
+        two_peers(),
         memory=20,
         peers_at_once=2,
     )

@@ -2,9 +2,11 @@
 
 import gc
 import multiprocessing
+import signal
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+import weakref
+from random import Random
 
 import pytest
 import torch
@@ -64,54 +66,67 @@ def test_the_first_error_is_raised_once_all_have_ended() -> None:
     assert sorted(ended) == [0, 1, 2]
 
 
-def test_after_an_interrupt_nothing_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = []
-
-    def slow(x: int) -> None:
-        time.sleep(0.1)
-        ended.append(x)
-
-    def interrupted(_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("peerlearn.peer.lanes.wait", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        Lanes(2).map(slow, [0, 1])
-    assert sorted(ended) == [0, 1]
+class Interrupt(Exception):  # noqa: N818
+    """What a handler of signals may raise; not only Ctrl-C does."""
 
 
-def test_an_interrupt_between_two_items_waits_for_the_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ended, submit = [], ThreadPoolExecutor.submit
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # while it collects
+@pytest.mark.parametrize("new", [True, False])
+def test_after_an_interrupt_nothing_is_under_way(new: bool) -> None:
+    under_way, random = [], Random(0)
+
+    def work(x: int) -> None:
+        under_way.append(x)
+        time.sleep(0.0005)
+        under_way.remove(x)
+
+    def interrupted(*_: object) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupted)
+    lanes, interrupts = Lanes(2), 0
+    try:
+        for _ in range(150):
+            lanes = Lanes(2) if new else lanes
+            try:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 1.5e-3))
+                lanes.map(work, [0, 1, 2])
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Interrupt:
+                interrupts += 1
+            assert under_way == []
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupts > 20
+    assert lanes.map(str, [0, 1]) == ["0", "1"]
+
+
+def test_a_lane_that_asks_for_lanes_does_it_alone() -> None:
     lanes = Lanes(2)
+    assert lanes.map(lambda x: lanes.map(lambda y: x + y, [1, 2]), [10, 20]) == [[11, 12], [21, 22]]
+
+
+def test_a_lane_keeps_nothing_of_what_it_did() -> None:
+    lanes, item = Lanes(2), torch.zeros(1)
+    gone = weakref.ref(item)
+    lanes.map(lambda x: x + 1, [item, item])
     lanes.map(int, [0, 1])
-
-    def slow(x: int) -> None:
-        time.sleep(0.1)
-        ended.append(x)
-
-    def interrupted_after(self: ThreadPoolExecutor, *args: object) -> object:
-        future = submit(self, *args)  # type: ignore[arg-type]
-        if args[-1] == 0:  # item 0 is under way, and nobody holds its future
-            raise KeyboardInterrupt
-        return future
-
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted_after)
-    with pytest.raises(KeyboardInterrupt):
-        lanes.map(slow, [0, 1])
-    assert ended == [0]
+    del item
+    gc.collect()
+    assert gone() is None
 
 
 def test_its_threads_end_with_it() -> None:
     lanes = Lanes(3)
-    threads = lanes.map(lambda _: threading.current_thread(), [0, 1, 2])
-    assert all(thread.is_alive() for thread in threads)
+    lanes.map(int, [0, 1, 2])
+    held = [weakref.ref(lane._jobs) for lane in lanes._lanes]  # each by a lane and its thread
     del lanes
     gc.collect()
-    for thread in threads:
-        thread.join(10)
-    assert not any(thread.is_alive() for thread in threads)
+    deadline = time.monotonic() + 10
+    while any(jobs() for jobs in held) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [jobs() for jobs in held] == [None] * 3
 
 
 def _in_child(lanes: Lanes, answer: "multiprocessing.SimpleQueue[list[int]]") -> None:

@@ -20,8 +20,8 @@ from peerlearn.peer.model import PeerModel
 from peerlearn.runtime import available_threads, free_memory, peak_memory, reset_peak_memory
 
 SECONDS = 1.0  # that measuring takes, unless two rounds take longer
-ROUNDS = (2, 15)
-NEAR = 1.05  # a way that takes at most so many times as long as the fastest is as good
+ROUNDS = (2, 10)  # at least, at most
+NEAR = 1.1  # a way that takes at most so many times as long as the fastest is as good
 HOPELESS = 3.0  # one that takes so many times as long is not tried again
 
 
@@ -57,7 +57,8 @@ class Choice(NamedTuple):
     seconds: Mapping[Threads, float] = {}  # of a pass of all peers, forward and backward
 
     def __str__(self) -> str:
-        return f"{self.threads} ({self.why})"
+        flags = f"--threads {self.threads.total} --peer-threads {self.threads.each}"
+        return f"{self.threads} ({self.why}); the same again with {flags}"
 
 
 def shared_out(threads: int, peer_threads: int, peers: int) -> Threads | None:
@@ -98,9 +99,9 @@ def choose_threads(
 ) -> Choice:
     """What was asked for, or in which way the peers of an untrained learner are fastest just now.
 
-    Each peer sends a batch forward and backward; all ways in turn, at least twice. Of those that
-    are about as fast as the fastest, the one with the fewest threads per peer is taken, since it
-    suffers least when others need the processor as well.
+    Each peer sends a batch forward and backward, in all ways. Of those that are about as fast as
+    the fastest, the one with the fewest threads per peer is taken: it suffers least when others
+    need the processor as well, and the choice is less often a matter of chance.
 
     learner: to be thrown away afterwards. shape: of an image, (3, H, W). rows: images of a step.
     """
@@ -129,23 +130,31 @@ def choose_threads(
 
 
 def _measured(found: list[Threads], models: list[PeerModel], x: Tensor) -> dict[Threads, float]:
-    """Median seconds of a pass in each way; they take turns, and the first round warms up."""
+    """Median seconds of a pass in each way; they take turns, in alternating order.
+
+    The first pass in a way only wakes its threads up. A way that is hopeless is not tried again.
+    """
     lanes = {way: Lanes(way.at_once) for way in found}
     times: dict[Threads, list[float]] = {way: [] for way in found}
     least, most = ROUNDS
     begin = time.perf_counter()
-    for number in range(most + 1):
-        if number > least and time.perf_counter() - begin > SECONDS:
+
+    def seconds(way: Threads) -> float:
+        torch.set_num_threads(way.each)
+        start = time.perf_counter()
+        lanes[way].map(lambda model: _pass(model, x), models)
+        return time.perf_counter() - start
+
+    for number in range(most):
+        if number >= least and time.perf_counter() - begin > SECONDS:
             break
-        if number == 1:
-            best = min(map(sum, times.values()))
-            found = [way for way in found if sum(times[way]) < HOPELESS * best]
-            times |= {way: [] for way in found}
-        for way in found[:: -1 if number % 2 else 1]:
-            torch.set_num_threads(way.each)
-            start = time.perf_counter()
-            lanes[way].map(lambda model: _pass(model, x), models)
-            times[way].append(time.perf_counter() - start)
+        for way in list(found[:: -1 if number % 2 else 1]):
+            first = seconds(way)
+            best = min((min(taken) for taken in times.values() if taken), default=first)
+            hopeless = first > HOPELESS * best
+            times[way].append(first if hopeless else seconds(way))
+            if hopeless:
+                found = [other for other in found if other != way]
     return {way: statistics.median(taken) for way, taken in times.items()}
 
 

@@ -36,7 +36,7 @@ from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
-from peerlearn.peer.seeding import generator, private_randomness
+from peerlearn.peer.seeding import generator, global_states, private_randomness
 from peerlearn.settings import flatten, nest
 from peerlearn.storage import user_path
 
@@ -60,7 +60,8 @@ class OnlineLearner:
         layout: of images and weights in memory; auto is channels_last where that is safe.
         peers_at_once: peers that compute side by side, each with as many threads as torch has;
             changes no number. Torch takes all cores for one, so `torch.set_num_threads(1)` goes
-            with it. Networks that draw from torch's global generator (dropout) take turns.
+            with it. Peers that draw from torch's global generator (dropout), that share parts of
+            their networks or whose method assigns to itself take turns nevertheless.
 
     >>> from peerlearn import StreamInfo, small_net
     >>> from peerlearn.methods import ER
@@ -164,7 +165,7 @@ class OnlineLearner:
                 self._check_heads(raw[:1])
             try:
                 return self._learn_all_or_nothing(raw, batch)
-            except _Drew:
+            except _NotAlone:
                 self._take_turns()
                 return self._learn_all_or_nothing(raw, batch)
 
@@ -229,7 +230,8 @@ class OnlineLearner:
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
         self.moving = "weights"
-        self.lanes.map(lambda peer: peer.step(), self.peers)
+        for peer in self.peers:
+            peer.step()
         for teacher in self.teachers.values():
             teacher.after_step()
         return means, outcomes
@@ -292,11 +294,15 @@ class OnlineLearner:
 
     def _each_peer(self, action: Callable[[Peer], R]) -> list[R]:
         """What the action gives for every peer, side by side if that is asked for."""
-        before = torch.default_generator.get_state()
+        before = self._shared_state()
         found = self.lanes.map(action, self.peers)
-        if self.lanes.count > 1 and not before.equal(torch.default_generator.get_state()):
-            raise _Drew
+        if self.lanes.count > 1 and before != self._shared_state():
+            raise _NotAlone
         return found
+
+    def _shared_state(self) -> tuple[Any, ...]:
+        """What peers must not change while they are side by side: generators, the method."""
+        return global_states(*self.devices), [*map(id, vars(self.method).values())]
 
     def _check_declared(self, outcome: Outcome, rows: int) -> None:
         """What is kept has been announced, so that a checkpoint can be looked through."""
@@ -460,17 +466,19 @@ class OnlineLearner:
             return checkpoint.load(self, user_path(path))
 
 
-class _Drew(Exception):  # noqa: N818
-    """Layers have drawn from the global generator, each peer's at any moment: bits would differ."""
+class _NotAlone(Exception):  # noqa: N818
+    """Peers side by side have changed something that they share, so that bits would differ."""
 
 
 def _share_parts(peers: Sequence[Peer]) -> bool:
-    """Whether something in the networks of two peers is the same object, so that it would race."""
-    parts = [
-        {id(x) for n in peer.networks for x in (*n.modules(), *n.parameters(), *n.buffers())}
-        for peer in peers
-    ]
-    return sum(map(len, parts)) > len(set().union(*parts))
+    """Whether the networks of two peers have a module, or numbers, in common: these would race."""
+
+    def parts(network: PeerModel) -> set[int]:
+        tensors = (*network.parameters(), *network.buffers())
+        return {*map(id, network.modules())} | {t.untyped_storage().data_ptr() for t in tensors}
+
+    owned = [set().union(*map(parts, peer.networks)) - {0} for peer in peers]  # 0: no numbers
+    return sum(map(len, owned)) > len(set().union(*owned))
 
 
 def _on_the_host(losses: Mapping[str, Tensor]) -> dict[str, float]:

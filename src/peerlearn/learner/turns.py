@@ -4,6 +4,9 @@ import threading
 from collections import deque
 from types import TracebackType
 
+from peerlearn.errors import UserError
+from peerlearn.peer.lanes import in_a_lane
+
 _HANDED_OVER = -1  # no thread has this number
 
 
@@ -25,6 +28,11 @@ class Turns:
         self._depth = 0
 
     def __enter__(self) -> None:
+        if in_a_lane():  # whose step has the turn, and waits for the lane
+            raise UserError(
+                "a learner cannot be asked from within a step of peers side by side; build it with "
+                "peers_at_once=1"
+            )
         me = threading.get_ident()
         if self._holder != me:
             with self._guard:

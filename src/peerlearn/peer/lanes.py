@@ -1,10 +1,13 @@
 """Lanes: peers compute side by side, each in a thread of its own."""
 
+import _thread
 import os
+import threading
+import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -13,13 +16,20 @@ from peerlearn.errors import UserError
 T = TypeVar("T")
 R = TypeVar("R")
 
+_here = threading.local()
+
+
+def in_a_lane() -> bool:
+    """Whether the present thread is a lane, whose caller waits for it."""
+    return getattr(_here, "is_lane", False)
+
 
 class Lanes:
     """Threads that compute for several peers at once, to the bit as if these took turns.
 
     Numbers depend on how many threads torch takes for one computation. That number, and whether
     gradients are wanted, a lane has from the thread that asks; how many lanes there are changes no
-    number.
+    number. What the items share must not change meanwhile.
 
     Args:
         count: computations at a time; 1 for one after the other in the calling thread.
@@ -34,62 +44,118 @@ class Lanes:
             raise UserError(f"peers_at_once must be a whole number from 1 on, got {count!r:.60}")
         self.count = count
         self._streams = _Streams(devices)
-        self._pools: list[ThreadPoolExecutor] = []  # of one thread each
+        self._lanes: list[_Lane] = []
         self._made_for: tuple[int, int] | None = None  # process and threads per computation
 
     def map(self, action: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """The action's results in the order of the items, once all have ended.
 
-        The first error in that order is raised. After an interrupt nothing is under way any more.
+        The first error in that order is raised. When this returns or raises, be it for an
+        interrupt, nothing is under way any more.
         """
         count = min(self.count, len(items))
-        if count <= 1:
+        if count <= 1 or in_a_lane():
             return [action(item) for item in items]
-        pools, grad = self._ready(), torch.is_grad_enabled()
+        lanes, grad = self._ready(), torch.is_grad_enabled()
         streams = self._streams.waiting_for_caller()
 
         def act(number: int) -> R:
             with torch.set_grad_enabled(grad), streams(number):
                 return action(items[number])
 
+        jobs = [_Job(act, number) for number in range(len(items))]
         try:
-            futures = [pools[i % count].submit(act, i) for i in range(len(items))]
-            wait(futures)
-        except BaseException:
-            self._drain()
-            raise
-        self._streams.caller_waits()
-        return [future.result() for future in futures]
+            for number, job in enumerate(jobs):
+                lanes[number % count].do(job)
+            for job in jobs:
+                job.wait()
+        finally:
+            _end(jobs)
+            self._streams.caller_waits()
+        return [job.result() for job in jobs]
 
-    def _ready(self) -> list[ThreadPoolExecutor]:
+    def _ready(self) -> "list[_Lane]":
         """Lanes with as many threads per computation as the caller; made anew after a fork."""
         wanted = (os.getpid(), torch.get_num_threads())
         if self._made_for != wanted:
-            begin = _takes_threads(wanted[1])
-            self._pools = [
-                ThreadPoolExecutor(1, f"peer lane {i}", begin) for i in range(self.count)
-            ]
+            self._lanes = [_Lane(wanted[1]) for _ in range(self.count)]
             self._made_for = wanted
-        return self._pools
-
-    def _drain(self) -> None:
-        """Wait until every lane is idle, whatever interrupts."""
-        for pool in self._pools:
-            idle = False
-            while not idle:
-                try:
-                    pool.submit(int).result()  # a lane does one thing after the other
-                    idle = True
-                except KeyboardInterrupt:
-                    continue  # somebody is impatient; whoever takes the step back must be alone
+        return self._lanes
 
 
-def _takes_threads(threads: int) -> Callable[[], None]:
-    def begin() -> None:
-        torch.set_num_threads(threads)
-        torch.get_num_threads()  # makes it this thread's own; otherwise the next one to set wins
+class _Job(Generic[R]):
+    """Something to be done once, by a lane or by nobody."""
 
-    return begin
+    def __init__(self, action: Callable[[int], R], number: int) -> None:
+        self._action, self._number = action, number
+        self._taken: dict[str, str] = {}
+        self._under_way = threading.Lock()
+        self._under_way.acquire()
+        self._ended = False
+        self._found: R | None = None
+        self._error: BaseException | None = None
+
+    def taken_by(self, who: str) -> bool:
+        """Whether it is who's to do; the first to ask has it, however often they ask."""
+        return self._taken.setdefault("by", who) == who
+
+    def run(self) -> None:
+        """Do it, in a lane."""
+        try:
+            if self.taken_by("lane"):
+                self._found = self._action(self._number)
+        except BaseException as error:  # noqa: BLE001 - of whatever kind, it is the caller's
+            self._error = error
+        finally:
+            self._ended = True
+            self._under_way.release()
+
+    def wait(self) -> None:
+        """Until it has ended."""
+        while not self._ended:
+            self._under_way.acquire(timeout=0.1)
+
+    def result(self) -> R:
+        """What the action gave; raises what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._found  # type: ignore[return-value]
+
+
+def _end(jobs: Sequence[_Job[Any]]) -> None:
+    """See that nothing is under way and nothing will be, whatever interrupts."""
+    interrupt: BaseException | None = None
+    waiting = list(jobs)
+    while waiting:
+        try:
+            if not waiting[-1].taken_by("nobody"):
+                waiting[-1].wait()
+            waiting.pop()
+        except BaseException as error:  # noqa: BLE001 - who takes a step back must be alone
+            interrupt = interrupt or error
+    if interrupt is not None:
+        raise interrupt
+
+
+class _Lane:
+    """A thread that does one job after the other; it ends when nobody holds this any more."""
+
+    def __init__(self, threads: int) -> None:
+        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        _thread.start_new_thread(_work, (self._jobs, threads))  # Thread.start breaks if interrupted
+        weakref.finalize(self, self._jobs.put, None).atexit = False
+
+    def do(self, job: _Job[Any]) -> None:
+        self._jobs.put(job)
+
+
+def _work(jobs: "SimpleQueue[_Job[Any] | None]", threads: int) -> None:
+    _here.is_lane = True
+    torch.set_num_threads(threads)
+    torch.get_num_threads()  # makes it this thread's own; otherwise the next one to set wins
+    while (job := jobs.get()) is not None:
+        job.run()
+        del job  # what it holds may be large
 
 
 class _Streams:

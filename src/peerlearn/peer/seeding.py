@@ -27,3 +27,10 @@ def private_randomness(rng: torch.Generator, *devices: torch.device) -> Iterator
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed + number)
         yield
+
+
+def global_states(*devices: torch.device) -> list[bytes]:
+    """Where the global generators stand, of the CPU and of these devices."""
+    states = [torch.default_generator.get_state()]
+    states += [torch.cuda.get_rng_state(d) for d in dict.fromkeys(devices) if d.type == "cuda"]
+    return [state.numpy().tobytes() for state in states]
