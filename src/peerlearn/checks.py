@@ -217,6 +217,16 @@ def a_checkpoint_goes_on_bit_for_bit(bench: Bench) -> None:
     _expect(unbroken.cost == resumed.cost, "after a resume the cost differs")
 
 
+def peers_side_by_side_learn_as_in_turn(bench: Bench) -> None:
+    """Whether peers take turns or compute at the same time changes no bit."""
+    one, two = bench.learner(), bench.learner(peers_at_once=2)
+    if len(two.peers) == 1:
+        return
+    _expect(bench.learn(one, 3) == bench.learn(two, 3), "the losses differ side by side")
+    _expect(_same(_tensors(one), _tensors(two)), "what is kept differs side by side")
+    _expect(two.lanes.count == 2, "`loss` or a layer changes what all peers share")
+
+
 PROMISES: list[Callable[[Bench], None]] = [
     same_seed_same_weights,
     another_seed_other_weights,
@@ -229,6 +239,7 @@ PROMISES: list[Callable[[Bench], None]] = [
     prediction_changes_nothing,
     floats_and_bytes_are_the_same_images,
     a_checkpoint_goes_on_bit_for_bit,
+    peers_side_by_side_learn_as_in_turn,
 ]
 
 
