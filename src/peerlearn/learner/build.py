@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
-import torch
 from torch import nn
 
 from peerlearn.data import DATASETS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner import TEACHERS, WRAPPERS
+from peerlearn.learner.inputs import Devices
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.wrapper import WrapperBase
 from peerlearn.memory import MEMORIES
@@ -187,9 +187,10 @@ def build_learner(
     optimizer: str | None = None,
     memory_policy: str = MEMORY,
     updates: int = 1,
-    device: str | torch.device = "cpu",
+    device: Devices = "cpu",
     precision: Precision = "fp32",
     layout: Layout = "auto",
+    compile: bool = False,
     peers_at_once: int = 1,
     **settings: Any,
 ) -> OnlineLearner:
@@ -205,9 +206,10 @@ def build_learner(
         optimizer: its name; the method's own by default.
         memory_policy: which images stay in memory, by name.
         updates: steps per stream batch.
-        device: where it runs.
+        device: where it runs; "cuda:0,cuda:1" or a list for a device for each peer.
         precision: fp32, bf16 where the processor can, on CUDA also fp16.
         layout: of images and weights in memory; auto is channels_last where that is safe.
+        compile: let torch.compile make the networks' features, see `OnlineLearner`.
         peers_at_once: peers that compute side by side, see `OnlineLearner`.
         settings: of the parts, by any name that means one thing only: alpha=0.5, stages=2; or by
             group: method={"alpha": 0.5}, optim=SGD(lr=0.1), chain=ViewChain(stages=2).
@@ -250,6 +252,7 @@ def build_learner(
         device=device,
         precision=precision,
         layout=layout,
+        compile=compile,
         peers_at_once=peers_at_once,
     )
 

@@ -58,6 +58,8 @@ class OnlineLearner:
             other, and the first has the memory.
         precision: fp32, bf16 where the processor can, on CUDA also fp16 with loss scaling.
         layout: of images and weights in memory; auto is channels_last where that is safe.
+        compile: let torch.compile make the networks' features, on CUDA with CUDA graphs; takes
+            long to begin with and changes last digits. Peers then take turns.
         peers_at_once: peers that compute side by side, each with as many threads as torch has;
             changes no number. Torch takes all cores for one, so `torch.set_num_threads(1)` goes
             with it. Peers that draw from torch's global generator (dropout), that share parts of
@@ -85,6 +87,7 @@ class OnlineLearner:
         device: Devices = "cpu",
         precision: Precision = "fp32",
         layout: Layout = "auto",
+        compile: bool = False,
         peers_at_once: int = 1,
     ) -> None:
         self.devices = usable_devices(device, precision)
@@ -115,6 +118,7 @@ class OnlineLearner:
                 device=device,
                 precision=precision,
                 layout=layout,
+                compile=compile,
             )
 
         places = [self.devices[index % len(self.devices)] for index in range(c.peers)]
@@ -140,7 +144,7 @@ class OnlineLearner:
                 "device: the peers' networks share parts, which cannot be on several devices; "
                 f"take device={str(self.device)!r}"
             )
-        if c.peers == 1 or shared:
+        if c.peers == 1 or shared or compile:  # CUDA graphs are of one thread
             self._take_turns()
 
     # --- learning

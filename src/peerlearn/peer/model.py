@@ -14,6 +14,7 @@ SAFE_CHANNELS = 16
 Precision = Literal["fp32", "bf16", "fp16"]
 Layout = Literal["auto", "channels_last", "default"]
 R = TypeVar("R")
+Features = Callable[[Network, Tensor], Tensor]
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -26,6 +27,7 @@ class PeerModel(nn.Module):
         net: a network that shows its features, see `peerlearn.nets.Network`.
         precision: of its arithmetic: fp32, bf16 or fp16.
         layout: of its images and weights in memory; `settle` decides what "auto" is.
+        compile: whether its features are computed by what `torch.compile` makes of them.
 
     >>> from peerlearn import small_net
     >>> model = PeerModel(small_net(4))
@@ -34,7 +36,12 @@ class PeerModel(nn.Module):
     """
 
     def __init__(
-        self, net: nn.Module, precision: Precision = "fp32", layout: Layout = "auto"
+        self,
+        net: nn.Module,
+        precision: Precision = "fp32",
+        layout: Layout = "auto",
+        *,
+        compile: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(net, Network):
@@ -50,6 +57,8 @@ class PeerModel(nn.Module):
             raise UserError(f"layout must be auto, channels_last or default, got {layout!r:.60}")
         self.wanted = layout
         self.layout = torch.contiguous_format if layout == "default" else torch.channels_last
+        self.compiles = compile
+        self._features: Features = _features
         self.forwards = 0
         self.backwards = 0
 
@@ -72,7 +81,7 @@ class PeerModel(nn.Module):
         self.head = head
 
     def settle(self, device: torch.device) -> None:
-        """Move to a device, with the memory layout that is fast there and safe.
+        """Move to a device, with the memory layout that is fast there and safe; compile for it.
 
         In `channels_last`, the CPU's gradient of a strided 1x1 convolution of fewer than 16
         channels writes beyond its scratch memory for images from 46 pixels on, which may end the
@@ -86,31 +95,39 @@ class PeerModel(nn.Module):
                 )
             self.layout = torch.contiguous_format
         self.to(device, memory_format=self.layout)  # type: ignore[call-overload]
+        if self.compiles:
+            self._features = _compiled(device)
 
     def logits(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, C), fp32."""
-        net, head = self.net, self.head
-        part = net if head is None else lambda images: head(net.features(images))
-        logits: Tensor = self._run(part, x)
+        classify = self._classifier() if self.compiles else self.head
+        if classify is None:
+            logits: Tensor = self._run(self.net, x)
+        else:
+            logits = self._run(lambda images: classify(self._features(self.net, images)), x)
         return logits.float()
 
     def features(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, D), fp32."""
-        return self._run(self.net.features, x).float()
+        return self._run(lambda images: self._features(self.net, images), x).float()
 
     def answers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """`logits(x)` and `features(x)`, of one forward unless the network has no `classify`."""
-        classify = classifier_of(self.net) if self.head is None else self.head
+        classify = self._classifier()
         if classify is None:
             return self.logits(x), self.features(x)
 
         def both(images: Tensor) -> tuple[Tensor, Tensor]:
-            features = self.net.features(images)
+            features = self._features(self.net, images)
             kept = features.to(torch.float32, copy=True)  # classifiers may work in place
             return classify(features), kept
 
         logits, features = self._run(both, x)
         return logits.float(), features
+
+    def _classifier(self) -> Callable[[Tensor], Tensor] | None:
+        """What makes logits of features; None if that cannot be had apart."""
+        return classifier_of(self.net) if self.head is None else self.head
 
     def project(self, features: Tensor) -> Tensor:
         """(B, D) -> (B, P), fp32."""
@@ -156,6 +173,19 @@ class PeerModel(nn.Module):
                         f"({error}); give two images or more, or larger ones"
                     ) from error
                 raise
+
+
+def _features(net: Network, images: Tensor) -> Tensor:
+    """Takes the network along: copies and twins of a model must not compute with another's."""
+    return net.features(images)
+
+
+def _compiled(device: torch.device) -> Features:
+    """`_features` by a compiler, on CUDA also recorded as a graph."""
+    if device.type != "cuda":
+        return torch.compile(_features)
+    replayed = torch.compile(_features, mode="reduce-overhead")
+    return lambda net, images: replayed(net, images).clone()  # the next replay writes over it
 
 
 def _overruns(module: nn.Module) -> bool:

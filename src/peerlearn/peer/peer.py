@@ -26,6 +26,7 @@ class Peer:
         device: where it runs.
         precision: of its arithmetic: fp32, bf16 or fp16.
         layout: of images and weights in memory: auto, channels_last or default.
+        compile: whether its networks are compiled.
 
     Attributes:
         device: where it is, and what its method shows it.
@@ -50,13 +51,14 @@ class Peer:
         device: torch.device,
         precision: Precision = "fp32",
         layout: Layout = "auto",
+        compile: bool = False,
     ) -> None:
         self.device = device
         self.rng = generator(seed, f"peer {index}")
         self.buffers: dict[str, Tensor] = {}
         self.snapshot: PeerModel | None = None
         with private_randomness(generator(seed, f"network {index}"), device):
-            self.model = PeerModel(build(), precision, layout)
+            self.model = PeerModel(build(), precision, layout, compile=compile)
             setup(self)
         for model in self.networks:
             model.settle(device)
