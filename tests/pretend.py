@@ -39,8 +39,13 @@ class Pretend(Tensor):
         made.inside = inside
         return made
 
-    def tolist(self) -> Any:  # torch refuses it for such classes
+    # what torch refuses for such classes, and a device has
+
+    def tolist(self) -> Any:
         return self.cpu().tolist()
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        return self.inside.untyped_storage()
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"Pretend({self.inside!r}, device='{self.device}')"
