@@ -28,7 +28,7 @@ from peerlearn.experiment.evaluate import Scores
 # A net that costs nothing, and a few images.
 WORDS = [
     *("--data", "mini", "--net", "small", "--width", "1", "--batch", "5"),
-    *("--memory", "20", "--test-per-class", "2", "--threads", "1"),
+    *("--memory", "20", "--test-per-class", "2", "--peer-threads", "1"),
 ]
 # where a run is at work without writing: at its start, in a step, while it evaluates
 STATIONS = [

@@ -112,7 +112,7 @@ def run_at_work(batches: int, out: Path) -> Iterator[Sample]:
     def work() -> int:
         embedded.mini = lambda: data
         words = ["run", "er", "--data", "mini", "--net", "small", "--width", "1", "--memory", "50"]
-        return cli.main([*words, "--batch", str(BATCH), "--threads", "1", "--out", str(out)])
+        return cli.main([*words, "--batch", str(BATCH), "--peer-threads", "1", "--out", str(out)])
 
     child = fork(work, out.with_suffix(".said"))
     every, heard = max(batches // SAMPLES, LINES), 0

@@ -52,7 +52,8 @@ def run_small(out: Path, *words: str, method: str = "er_ace+ccldc") -> int:
         patch.object(running, "CHECKPOINT_SECONDS", 0.0),
         patch.object(images, "load", load_quickly),
     ):
-        return command("run", *method.split(), *SMALL, "--threads", "1", "--out", str(out), *words)
+        given = ("--peer-threads", "1", "--out", str(out), *words)
+        return command("run", *method.split(), *SMALL, *given)
 
 
 def run_small_and_exit(out: Path, method: str) -> None:
