@@ -34,7 +34,7 @@ def tiny(name: str, **options: Any) -> Subject:
 def test_the_bare_loop_shows_its_networks_as_many_images_as_the_step(
     method: str, wrapper: str
 ) -> None:
-    subject = tiny(method + wrapper)
+    subject = tiny(method + wrapper, replay_batch=8)
     before = subject.learner.cost
     recording = record(subject)
     after = subject.learner.cost
@@ -49,9 +49,12 @@ def test_the_bare_loop_shows_its_networks_as_many_images_as_the_step(
         first.register_forward_hook(lambda _, x, y: seen.append((len(x[0]), y.requires_grad)))
     kept = tensors(subject.learner)
     bare.step()
+    assert same(tensors(subject.learner), kept)  # the learner itself rests meanwhile
     assert [count for count, _ in seen] == [forward.shape[0] for forward in recording.forwards]
     assert sum(count for count, gradient in seen if gradient) == learnt
-    assert same(tensors(subject.learner), kept)  # the learner itself rests meanwhile
+    for _ in range(3):
+        subject.step()
+    assert record(subject).events == recording.events  # one step stands for all
 
 
 def test_a_recording_has_the_order_of_a_step() -> None:
@@ -107,7 +110,7 @@ def test_who_went_last_goes_first_in_the_next_round() -> None:
     actions = [lambda: order.append("ours"), lambda: order.append("bare")]
     times = in_turns(actions, Effort(rounds=3))
     assert order == ["ours", "bare", "bare", "ours", "ours", "bare"]
-    assert [len(some) for some in times] == [3, 3]
+    assert [len(some.clock) for some in times] == [len(some.processor) for some in times] == [3, 3]
 
 
 def test_where_time_decides_each_side_has_been_first_equally_often() -> None:
@@ -159,6 +162,7 @@ def test_all_parts_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         assert row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
         assert row["seconds"] > 0
         assert row["rounds"] == 1
+        assert row["processor_ratio"] > 0  # one thread
     assert [row["images"] for row in found["steps"]] == [74, 740]
     assert [row["step"] for row in found["peers"]] == ["er+ccldc"]
     assert all(row["flops_per_second"] > 0 for row in found["roof"])

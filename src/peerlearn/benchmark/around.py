@@ -18,7 +18,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from peerlearn.benchmark.learners import Scene, Subject, prepared
-from peerlearn.benchmark.timing import Action, Effort, in_turns, spread
+from peerlearn.benchmark.timing import Action, Effort, in_turns
 from peerlearn.data.images import ImageSet
 from peerlearn.experiment.evaluate import Scores
 from peerlearn.experiment.images import Loader
@@ -41,13 +41,12 @@ def evaluation(
             subject = prepared(name, scene)
             actions = prediction(subject, scene.images(TEST_IMAGES, seed=2))
             times = in_turns([*actions.values()], effort._replace(seconds=4.0))
-            medians = [spread(some).median for some in times]
             yield {
                 "learner": name,
                 "width": width,
                 "images": TEST_IMAGES,
                 "memory": scene.memory,
-                **{f"{key}_seconds": found for key, found in zip(actions, medians, strict=True)},
+                **{f"{key}_seconds": some.median for key, some in zip(actions, times, strict=True)},
             }
 
 
@@ -105,8 +104,8 @@ def saved_and_loaded(subject: Subject, effort: Effort) -> dict[str, float]:
         size = sum(path.stat().st_size for path in folder.iterdir())
     return {
         "bytes": size,
-        "save_seconds": spread(save).median,
-        "load_seconds": spread(load).median,
+        "save_seconds": save.median,
+        "load_seconds": load.median,
     }
 
 
@@ -124,7 +123,7 @@ def startup(effort: Effort) -> Iterator[dict[str, Any]]:
     _child(STARTS["import torch"])  # files are read from the disk once
     times = in_turns(actions, effort._replace(seconds=4.0))
     for name, some in zip(STARTS, times, strict=True):
-        yield {"what": name, "seconds": spread(some).median}
+        yield {"what": name, "seconds": some.median}
 
 
 def _child(words: Sequence[str]) -> None:
@@ -168,7 +167,7 @@ def whole_run(name: str, widths: Sequence[int], effort: Effort) -> Iterator[dict
         resolved = resolve(name, [Given(k, v, "flag", f"--{k}") for k, v in flags.items()])
         ways = _Ways(resolved, loader)
         in_turns([ways.through_run, ways.through_loop], effort)
-        ours, theirs = spread(ways.of_run).median, spread(ways.of_loop).median
+        ours, theirs = median(ways.of_run), median(ways.of_loop)
         yield {
             "learner": name,
             "width": width,

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 from peerlearn.benchmark.around import prediction, saved_and_loaded
 from peerlearn.benchmark.learners import Scene, prepared
-from peerlearn.benchmark.timing import Effort, in_turns, seconds, spread
+from peerlearn.benchmark.timing import Effort, in_turns
 from peerlearn.learner.build import split_name
 from peerlearn.nets.base import small_net
 
 TEST_IMAGES = 100
+ONCE = Effort(rounds=1)
 MEMORIES = (200, 2_000, 10_000, 50_000)
 CLASSES = (10, 100, 1_000)
 PEERS = (1, 2, 3, 4)
@@ -66,13 +67,15 @@ def measured(case: Case, effort: Effort) -> dict[str, Any]:
     subject = prepared(case.learner, scene, **case.options)
     (steps,) = in_turns([subject.step], effort._replace(seconds=2.0))
     answers = prediction(subject, scene.images(TEST_IMAGES, seed=2))
-    asked = {name: answers[name] for name in ("means_first", "means_again", "predict")}
+    ways = ("means_first", "means_again", "predict")
+    times = in_turns([answers[way] for way in ways], ONCE) if case.answers else []
     return {
         "grows": case.grows,
         "value": case.value,
         "learner": case.learner,
-        "step_seconds": spread(steps).median,
-        "rest_seconds": spread(rest).median,
-        **{f"{name}_seconds": seconds(a) if case.answers else None for name, a in asked.items()},
-        **saved_and_loaded(subject, Effort(rounds=1)),
+        "step_seconds": steps.median,
+        "rest_seconds": rest.median,
+        **{f"{way}_seconds": None for way in ways},
+        **{f"{way}_seconds": some.median for way, some in zip(ways, times, strict=False)},
+        **saved_and_loaded(subject, ONCE),
     }

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from peerlearn.learner.build import build_learner
 from peerlearn.learner.online import OnlineLearner
+from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import Shape
 from peerlearn.nets.resnet import ResNet18
 from peerlearn.stream.base import Batch, StreamInfo
@@ -55,19 +56,25 @@ def untrained(name: str, scene: Scene, **options: Any) -> OnlineLearner:
 
 
 def prepared(name: str, scene: Scene, **options: Any) -> Subject:
-    """A learner that has met the classes of the first task and one batch of the second."""
+    """A learner far into the second task, whose steps are all alike; it has taken one.
+
+    Its memory is full, holds as much of both tasks, and hardly changes any more.
+    """
     gc.collect()  # what was timed before takes no memory any more
     learner, half = untrained(name, scene, **options), scene.classes // 2
-    first = torch.arange(scene.memory) % half
+    memory, classes = learner.memory, torch.arange(scene.classes)
     if scene.memory:
         extras = {
             column: torch.zeros(scene.memory, *_sizes(learner, shape))
             for column, shape in learner.method.stores.items()
         }
-        x = scene.images(scene.memory)
-        learner.memory.add(learner.rngs["memory"], x=x, y=first, **extras)
-    learner.progress = learner.progress.meeting(torch.arange(half)).after_batch({})
+        x, y = scene.images(scene.memory), torch.arange(scene.memory) % scene.classes
+        memory.add(learner.rngs["memory"], x=x, y=y, **extras)
+        if isinstance(memory, Reservoir):
+            memory.seen *= 100
+    learner.progress = learner.progress.meeting(classes[:half]).after_batch({})
     learner.end_task()
+    learner.progress = learner.progress.meeting(classes[half:])
     stream = scene.images(BATCH * BATCHES, seed=1).split(BATCH)
     labels = (half + torch.arange(BATCH * BATCHES) % (scene.classes - half)).split(BATCH)
     subject = Subject(learner, cycle(map(Batch, stream, labels)))

@@ -88,8 +88,8 @@ PARTS: Mapping[str, Part] = {
     ),
     "steps": Part(
         "A step next to its bare loop: the same forwards, backwards and optimizer steps, and "
-        "nothing else. Both by turns, peers one after the other; medians, and quartiles of the "
-        "ratio.",
+        "nothing else. Both by turns, peers one after the other; medians, quartiles of the ratio, "
+        "and with one thread the ratio in processor time. Images shown to all networks.",
         lambda asked: steps(asked.names or every_method(), asked.widths, asked.effort),
         {
             "step": word("step"),
@@ -98,8 +98,8 @@ PARTS: Mapping[str, Part] = {
             "bare": number("bare_seconds", 3),
             "ratio": number("ratio", 3),
             "quartiles": lambda row: f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}",
-            "rounds": word("rounds"),
-            "images forward": word("images"),
+            "processor": number("processor_ratio", 3),
+            "images": word("images"),
             "images/s": number("images_per_second", 0),
             "GFLOP/s": number("flops_per_second", 0, GFLOP),
             "peak MB": number("peak_bytes", 0, MB),

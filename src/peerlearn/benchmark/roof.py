@@ -27,7 +27,7 @@ def roof(widths: Sequence[int], threads: int, effort: Effort) -> Iterator[dict[s
         for count in sorted({1, threads}):
             with taking_threads(count):
                 (times,) = in_turns([work], effort._replace(seconds=1.0))
-            speed = counter.get_total_flops() / min(times)
+            speed = counter.get_total_flops() / min(times.clock)
             yield {"what": name, "threads": count, "flops_per_second": speed}
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
+
 from peerlearn.benchmark.bare import BareLoop, record
 from peerlearn.benchmark.learners import Scene, Subject, prepared
 from peerlearn.benchmark.timing import (
@@ -10,7 +12,6 @@ from peerlearn.benchmark.timing import (
     Effort,
     in_turns,
     ratios,
-    spread,
     taking_threads,
 )
 from peerlearn.runtime import peak_memory, reset_peak_memory
@@ -31,17 +32,19 @@ def _step(name: str, width: int, effort: Effort) -> dict[str, Any]:
     bare = BareLoop(recording)
     flops = bare.flops()
     ours, theirs = in_turns([subject.step, bare.step], effort)
-    ratio, seconds = ratios(ours, theirs), spread(ours).median
+    ratio, seconds = ratios(ours.clock, theirs.clock), ours.median
+    alone = torch.get_num_threads() == 1  # several also count the time in which they wait
     images = sum(forward.shape[0] for forward in recording.forwards)
     return {
         "step": name,
         "width": width,
         "seconds": seconds,
-        "bare_seconds": spread(theirs).median,
+        "bare_seconds": theirs.median,
         "ratio": ratio.median,
         "ratio_low": ratio.low,
         "ratio_high": ratio.high,
-        "rounds": len(ours),
+        "processor_ratio": ratios(ours.processor, theirs.processor).median if alone else None,
+        "rounds": len(ours.clock),
         "images": images,
         "images_per_second": images / seconds,
         "flops_per_second": flops / seconds,
@@ -66,16 +69,16 @@ def side_by_side(
                     _with_threads(in_turn, share),
                     _with_threads(in_turn, threads),
                 ]
-                beside_seconds, share_seconds, all_seconds = in_turns(actions, effort)
+                with_share, turns_share, turns_all = in_turns(actions, effort)
                 yield {
                     "step": name,
                     "width": width,
                     "peers_at_once": at_once,
                     "threads_per_peer": share,
-                    "seconds": spread(beside_seconds).median,
-                    "in_turn_same_bits_seconds": spread(share_seconds).median,
-                    "in_turn_all_threads_seconds": spread(all_seconds).median,
-                    "ratio": ratios(beside_seconds, all_seconds).median,
+                    "seconds": with_share.median,
+                    "in_turn_same_bits_seconds": turns_share.median,
+                    "in_turn_all_threads_seconds": turns_all.median,
+                    "ratio": ratios(with_share.clock, turns_all.clock).median,
                 }
 
 

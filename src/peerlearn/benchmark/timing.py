@@ -34,21 +34,33 @@ class Spread(NamedTuple):
     high: float
 
 
-def seconds(action: Action) -> float:
-    """How long an action takes."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
+class Times(NamedTuple):
+    """Seconds of each round: by the clock, and of the processor, which others change less."""
+
+    clock: list[float]
+    processor: list[float]
+
+    @property
+    def median(self) -> float:
+        """By the clock."""
+        return median(self.clock)
+
+    def take(self, action: Action) -> None:
+        """Do it once more."""
+        clock, processor = time.perf_counter(), time.process_time()
+        action()
+        self.processor.append(time.process_time() - processor)
+        self.clock.append(time.perf_counter() - clock)
 
 
-def in_turns(actions: Sequence[Action], effort: Effort) -> list[list[float]]:
+def in_turns(actions: Sequence[Action], effort: Effort) -> list[Times]:
     """The seconds of each action in each round; who went last in a round goes first in the next."""
-    times: list[list[float]] = [[] for _ in actions]
+    times = [Times([], []) for _ in actions]
     start, done = time.perf_counter(), 0
     while not effort.suffices(done, time.perf_counter() - start):
         order = range(len(actions)) if done % 2 == 0 else reversed(range(len(actions)))
         for number in order:
-            times[number].append(seconds(actions[number]))
+            times[number].take(actions[number])
         done += 1
     return times
 
