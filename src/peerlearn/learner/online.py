@@ -136,8 +136,10 @@ class OnlineLearner:
         self._turns = Turns()  # a step and an answer never have the weights together
         self.moving: Moving = ""
         models = [peer.model for peer in self.peers]
-        self.predictor = Predictor(models, method, self.memory, self.device, self._turns)
         self.lanes = Lanes(peers_at_once, places)
+        self.predictor = Predictor(
+            models, method, self.memory, self.device, self._turns, self.lanes
+        )
         shared = _share_parts(self.peers)
         if shared and len({*places}) > 1:
             raise UserError(
@@ -183,7 +185,7 @@ class OnlineLearner:
         return losses
 
     def _take_turns(self) -> None:
-        self.lanes = Lanes(1)
+        self.lanes = self.predictor.lanes = Lanes(1)
 
     def _refuse_torn(self) -> None:
         if self.moving:
