@@ -37,11 +37,12 @@ class MemorySettings(Settings):
 class MachineSettings(Settings):
     """Where a run takes place; a run that is resumed stays as it began."""
 
-    device: str = setting("cpu", "cpu or cuda")
+    device: str = setting("cpu", "cpu or cuda; cuda:0,cuda:1 for a device for each peer")
     precision: Literal[Precision, "auto"] = setting(
         "fp32", "of arithmetic; fp16 on cuda only, auto is bf16 where that is faster"
     )
     layout: Layout = setting("auto", "of images and weights; auto is the fast one where it is safe")
+    compile: bool = setting(False, "let torch.compile make the networks, on cuda with CUDA graphs")
     threads: int = setting(0, "of the processor, in all; 0 measures what is fastest", ge=0, le=1024)
     peer_threads: int = setting(0, "of each peer; 0 shares them out", ge=0, le=1024)
 

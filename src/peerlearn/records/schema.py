@@ -26,7 +26,7 @@ Status = Literal["running", "done", "failed"]
 Matrix = tuple[tuple[float, ...], ...]  # row i: accuracies on tasks 0 to i after task i
 
 # decide no row of a table
-MACHINE = ("machine.device", "machine.layout", "machine.threads", "machine.peer_threads")
+MACHINE = tuple(f"machine.{n}" for n in ("device", "layout", "compile", "threads", "peer_threads"))
 # where schema 1, which had flat settings, kept what now has a place of its own
 OLD_NAMES = {
     "method": "method.name", "memory": "memory.size",
