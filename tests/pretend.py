@@ -5,7 +5,7 @@ of a real accelerator do. What a real one would let the host wait for is noted i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -88,6 +88,8 @@ def _compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         named["device"] = torch.device("cpu")
     found = func(*_each(args, _inside), **named)
     same = {id(_inside(one)): one for one in tensors}  # what was changed in place is handed back
+    if any(one.shape != one.inside.shape for one in ours):
+        raise NotImplementedError(f"{func}: changes the shape of a tensor of {NAME}")
 
     def outside(one: Any) -> Any:
         if not isinstance(one, Tensor) or id(one) in same:
@@ -162,7 +164,9 @@ class _Module:
         return [torch.bfloat16, torch.float16]
 
 
-_library = torch.library.Library("_", "IMPL")
+_all = torch.library.Library("_", "IMPL")
+_some = torch.library.Library("aten", "IMPL")  # what would fill an empty tensor of another shape
+_SOME = {"arange": ("default", "start", "start_step"), "eye": ("default", "m")}
 _make = torch.tensor
 
 
@@ -177,9 +181,15 @@ def install() -> None:
     # autograd counts devices at its first use; with threads for them a process could not be forked
     torch.zeros(1, requires_grad=True).sum().backward()
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
-    _library.fallback(
-        lambda op, *args, **kwargs: _compute(op, args, kwargs), "PrivateUse1", with_keyset=False
-    )
+    _all.fallback(_kernel, "PrivateUse1", with_keyset=False)
+    for name, overloads in _SOME.items():
+        for overload in overloads:
+            op = getattr(getattr(aten, name), overload)
+            _some.impl(op, partial(_kernel, op), "PrivateUse1")
+
+
+def _kernel(op: Any, *args: Any, **kwargs: Any) -> Any:
+    return _compute(op, args, kwargs)
 
 
 def tensor(data: Any, *, device: Any = None, **kwargs: Any) -> Tensor:

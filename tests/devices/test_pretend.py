@@ -39,6 +39,12 @@ def test_numbers_and_indices_of_the_cpu_may_come_in() -> None:
     assert found.tolist() == [2.0, 6.0]
 
 
+def test_tensors_that_are_made_there_have_the_shapes_of_the_cpu() -> None:
+    made = [torch.arange(4, device=THERE), torch.eye(3, 2, device=THERE), x().new_zeros(2)]
+    assert [tuple(one.shape) for one in made] == [(4,), (3, 2), (2,)]
+    assert [str(one.device) for one in made] == [THERE, THERE, HERE]
+
+
 WAITING: dict[str, Callable[[], object]] = {
     "item": lambda: x().sum().item(),
     "float": lambda: float(x()[1]),
