@@ -11,7 +11,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from peerlearn.nets.resnet import ResNet18
+from peerlearn.peer.model import SAFE_CHANNELS, PeerModel, Precision
 
 COMMAND = (sys.executable, "-P", "-m", "peerlearn.peer.probe")
 TIMEOUT = 120.0  # seconds; importing torch on a busy machine takes some of them
@@ -56,7 +56,7 @@ def bf16_trial(width: int | None = None) -> Trial:
 
 
 def _try(width: int) -> Trial:
-    paths = os.pathsep.join(sys.path)  # what this process can import, the child can
+    paths = os.pathsep.join(map(str, sys.path))  # what this process can import, the child can
     try:
         ended = subprocess.run(
             [*COMMAND, str(width)],
@@ -73,7 +73,7 @@ def _try(width: int) -> Trial:
     if ended.returncode < 0:
         return Trial(f"was ended by {_signal_name(-ended.returncode)}")
     try:
-        seconds = json.loads(ended.stdout)
+        seconds = json.loads(ended.stdout.splitlines()[-1])
         return Trial("", seconds["fp32"] / seconds["bf16"])
     except (ValueError, LookupError, TypeError, ArithmeticError):
         said = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
@@ -114,7 +114,7 @@ def _layers(channels: int, layout: torch.memory_format) -> list[nn.Module]:
         nn.Sequential(nn.Conv2d(channels, more, 3, bias=False), nn.BatchNorm2d(more)),
         nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10)),
     ]
-    if channels >= 16 or layout == torch.contiguous_format:
+    if channels >= SAFE_CHANNELS or layout == torch.contiguous_format:
         layers.append(nn.Conv2d(channels, more, 1, stride=2, bias=False))
     return layers
 
@@ -145,33 +145,18 @@ def _pass(layer: nn.Module, x: Tensor, precision: str) -> list[Tensor]:
 
 def _seconds(width: int) -> dict[str, float]:
     """The time of a step of a ResNet-18 in each precision, taking turns."""
-    net = ResNet18(10, width=width)
-    layout = torch.channels_last if width >= 16 else torch.contiguous_format
-    net.to(memory_format=layout)  # type: ignore[call-overload]
-    x = torch.rand(16, 3, 32, 32).contiguous(memory_format=layout)
-    y = torch.arange(16) % 10
-
-    def step(precision: str) -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            logits = net(x)
-        F.cross_entropy(logits.float(), y).backward()
-        net.zero_grad()
-
-    taken: dict[str, list[float]] = {"fp32": [], "bf16": []}
-    for precision in taken:
-        step(precision)  # the first takes longer
+    taken: dict[Precision, list[float]] = {"fp32": [], "bf16": []}
+    models = {p: PeerModel(ResNet18(10, width=width), p) for p in taken}
+    for model in models.values():
+        model.settle(torch.device("cpu"))
+    x, y = torch.rand(16, 3, 32, 32), torch.arange(16) % 10
     began = time.monotonic()
-    while len(taken["bf16"]) < ROUNDS or time.monotonic() - began < ENOUGH_SECONDS:
+    while len(taken["bf16"]) <= ROUNDS or time.monotonic() - began < ENOUGH_SECONDS:
         for precision, times in taken.items():
-            times.append(_timed(step, precision))
-    return {precision: statistics.median(times) for precision, times in taken.items()}
-
-
-def _timed(step: Callable[[str], None], precision: str) -> float:
-    """The processor's seconds, which others on the machine do not change much."""
-    start = time.process_time()
-    step(precision)
-    return time.process_time() - start
+            start = time.process_time()  # others on the machine do not change it much
+            F.cross_entropy(models[precision].logits(x), y).backward()
+            times.append(time.process_time() - start)
+    return {precision: statistics.median(times[1:]) for precision, times in taken.items()}
 
 
 if __name__ == "__main__":
