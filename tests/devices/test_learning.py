@@ -68,10 +68,12 @@ def test_peers_on_two_devices_learn_as_on_one(name: str) -> None:
     assert there.waits <= 2
 
 
-def test_peers_side_by_side_on_two_devices_learn_as_in_turn() -> None:
-    there = teach(build("onpro+ccldc", TWO, peers_at_once=2))
-    assert there.learner.lanes.count == 2
-    assert differences(there.learner, taught("onpro+ccldc").learner) == []
+def test_peers_side_by_side_on_two_devices_learn_and_answer_as_in_turn() -> None:
+    there, here = teach(build("onpro+ccldc", TWO, peers_at_once=2)).learner, taught("onpro+ccldc")
+    assert there.lanes.count == 2
+    assert differences(there, here.learner) == []
+    x = STREAM.test_sets[0].x
+    assert torch.equal(there.predict_proba(x).cpu(), here.learner.predict_proba(x))
 
 
 def test_a_third_peer_shares_the_first_of_two_devices() -> None:
