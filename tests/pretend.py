@@ -1,7 +1,8 @@
 """A pretend accelerator: tensors that live on `pretend:0` or `pretend:1` and compute on the CPU.
 
 They refuse to meet tensors of the CPU or of the other device, and generators of the CPU, as those
-of a real accelerator do. What a real one would let the host wait for is noted in `waits`.
+of a real accelerator do. What a real one would let the host wait for is noted in `waits`: values
+that the host asks for, and copies from the CPU that were not told to go on without it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.utils import backend_registration
 
 NAME, COUNT = "pretend", 2
-waits: list[str] = []  # ops that handed a value to the host, or whose result's shape is a value
+waits: list[str] = []  # ops for which the host has to wait until all before them is done
 
 aten = torch.ops.aten
 _MOVES = {aten._to_copy.default, aten.copy_.default}
@@ -81,7 +82,7 @@ def _compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         raise RuntimeError(f"{func}: a generator of the cpu was given to {NAME}")
     if func not in _MOVES:
         _refuse_strangers(func, args, tensors)
-    if ours and _is_waited_for(func, args, device):
+    if _is_waited_for(func, args, kwargs, device):
         waits.append(str(func))
     named = {name: _each(value, _inside) for name, value in kwargs.items()}
     if asked is not None:
@@ -130,13 +131,17 @@ def _refuse_strangers(func: Any, args: Sequence[Any], tensors: Sequence[Tensor])
         raise RuntimeError(f"{func}: tensors of several devices meet: {places}")
 
 
-def _is_waited_for(func: Any, args: Sequence[Any], device: torch.device) -> bool:
-    if func in _INDEXED:  # by a mask, whose rows have to be counted
-        masks = [i for i in args[1] if isinstance(i, Pretend) and not i.dtype.is_signed]
-        return bool(masks)
+def _is_waited_for(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], device: torch.device
+) -> bool:
+    if func in _INDEXED:  # indices of the cpu have to come, rows of a mask to be counted
+        return any(i.is_cpu or not i.dtype.is_signed for i in args[1] if i is not None)
+    if func is aten._to_copy.default:
+        return device.type == "cpu" or (args[0].is_cpu and not kwargs.get("non_blocking"))
     if func is aten.copy_.default:
-        return not isinstance(args[0], Pretend)
-    return device.type == "cpu" or not _VALUES.isdisjoint(func.tags)
+        to, of, *told = args
+        return to.is_cpu or (of.is_cpu and True not in [*told, kwargs.get("non_blocking")])
+    return not _VALUES.isdisjoint(func.tags)
 
 
 class _Module:

@@ -21,7 +21,7 @@ BATCHES = 2  # of each task: the memory is full from then on, so that MIR has a 
 class Taught(NamedTuple):
     learner: OnlineLearner
     losses: list[dict[str, float]]
-    waits: int  # the most that a step had to wait
+    waits: int  # the most that a step had to wait, after the first, which looks at the networks
 
 
 def build(name: str, device: Devices = "cpu", **settings: Any) -> OnlineLearner:
@@ -47,7 +47,8 @@ def teach(learner: OnlineLearner) -> Taught:
         for batch, _ in zip(task, range(BATCHES), strict=False):
             pretend.waits.clear()
             losses.append(learner.learn(*batch))
-            most = max(most, len(pretend.waits))
+            if len(losses) > 1:
+                most = max(most, len(pretend.waits))
         if task.index == 0:
             learner.end_task()
     return Taught(learner, losses, most)

@@ -1,9 +1,11 @@
 """Compiled networks: which part, for which device, and nothing else changes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from command import run_small
 from torch import Tensor, nn
 
 from devices.learners import STREAM, build, differences, taught, teach
@@ -77,3 +79,10 @@ def test_cuda_graphs_are_for_cuda_and_leave_their_answers_alone(
 def test_peers_with_compiled_networks_take_turns(compiler: Compiler) -> None:
     assert build("er+ccldc", compile=True, peers_at_once=2).lanes.count == 1
     assert len(compiler.modes) == 2
+
+
+def test_a_run_that_is_told_to_compiles_its_networks(compiler: Compiler, tmp_path: Path) -> None:
+    words = ("--net", "small", "--width", "4", "--compile", "true")
+    assert run_small(tmp_path, *words, method="er") == 0
+    assert {*compiler.modes} == {None}
+    assert "compile: true" in next(tmp_path.rglob("config.yaml")).read_text()

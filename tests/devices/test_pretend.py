@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peerlearn.devices import moved
+
 HERE, THERE = "pretend:0", "pretend:1"
 
 
 def x() -> Tensor:
-    return torch.arange(4.0).to(HERE)
+    return torch.arange(4.0, device=HERE)
 
 
 STRANGE: dict[str, Callable[[], object]] = {
@@ -58,6 +60,8 @@ WAITING: dict[str, Callable[[], object]] = {
     "bincount": lambda: x().long().bincount(minlength=4),
     "mask": lambda: x()[x() > 1],
     "assignment by a mask": lambda: x().__setitem__(x() > 1, 0.0),
+    "a copy from the cpu": lambda: torch.ones(4).to(HERE),
+    "an index of the cpu": lambda: x()[torch.tensor([1])],
 }
 
 
@@ -71,7 +75,7 @@ def test_what_the_host_has_to_wait_for_is_noted(asked: str) -> None:
 def test_nothing_else_is_noted() -> None:
     pretend.waits.clear()
     y = (x() * 2).to(THERE)
-    y[torch.tensor([True, False, True, False])] = 1.0
+    y[moved(torch.tensor([0, 2]), y.device)] = 1.0
     F.one_hot(y.long(), 8).sum(dim=0)
     assert pretend.waits == []
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 from conftest import Build, same, tensors
+from torch import Tensor
 
 from peerlearn import SGD, ClassStream, StreamInfo, UserError, build_learner, small_net
+from peerlearn.nets.base import SmallNet
 
 X, Y = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
 
@@ -158,6 +160,23 @@ def test_one_network_cannot_be_two_peers(build: Build) -> None:
 def test_a_network_with_another_number_of_classes_is_refused(build: Build) -> None:
     with pytest.raises(UserError, match="answers 3 classes, the stream has 4"):
         build("er", net=lambda: small_net(3)).learn(X, Y)
+
+
+class Labels(SmallNet):
+    """A network whose `classify` is no part of its forward."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+    def classify(self, x: Tensor) -> Tensor:
+        return self(x).argmax(dim=1)
+
+
+def test_a_network_whose_classify_is_something_else_is_refused(build: Build) -> None:
+    learner = build("er", net=lambda: Labels(4))
+    with pytest.raises(UserError, match=r"forward\(x\) must be classify\(features\(x\)\)"):
+        learner.learn(X, Y)
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_step(build: Build, stream: ClassStream) -> None:

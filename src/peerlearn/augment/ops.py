@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from peerlearn.devices import moved
+
 
 def draw_mask(count: int, chance: float, rng: torch.Generator) -> Tensor:
     """Toss a coin per image. Returns (count,) booleans, each true with probability `chance`."""
@@ -21,7 +23,7 @@ def draw_mask(count: int, chance: float, rng: torch.Generator) -> Tensor:
 
 def on_chosen(x: Tensor, mask: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Change the images where `mask` is true and no others. x: (B, C, H, W); mask: (B,)."""
-    rows = mask.nonzero().squeeze(1).to(x.device)  # counted on the CPU: no wait for a device
+    rows = moved(mask.nonzero().squeeze(1), x.device)  # counted on the CPU: no wait for a device
     return x.index_copy(0, rows, change(x[rows])) if len(rows) else x
 
 
@@ -30,7 +32,7 @@ def on_chosen(x: Tensor, mask: Tensor, change: Callable[[Tensor], Tensor]) -> Te
 
 def mirror(x: Tensor, mask: Tensor) -> Tensor:
     """Swap left and right where `mask` is true. x: (B, C, H, W); mask: (B,)."""
-    return torch.where(mask.to(x.device)[:, None, None, None], x.flip(3), x)
+    return torch.where(moved(mask, x.device)[:, None, None, None], x.flip(3), x)
 
 
 def draw_corners(count: int, pad: int, rng: torch.Generator) -> Tensor:
@@ -45,7 +47,7 @@ def crop(x: Tensor, corners: Tensor, *, pad: int) -> Tensor:
     corner (pad, pad) gives the image itself.
     """
     b, c, h, w = x.shape
-    corners = corners.to(x.device)
+    corners = moved(corners, x.device)
     rows = corners[:, 0, None] + torch.arange(h, device=x.device)  # (B or 1, H)
     cols = corners[:, 1, None] + torch.arange(w, device=x.device)  # (B or 1, W)
     wide = w + 2 * pad
@@ -113,7 +115,7 @@ def resized_crop(x: Tensor, boxes: Boxes, *, clamp_to_box: bool = True) -> Tenso
 def _interpolation(start: Tensor, length: Tensor, x: Tensor, dim: int, clamp: bool) -> Tensor:
     """Weights (B, N, N) of each input row (last axis) in each output row of axis `dim` of x."""
     n = x.shape[dim]
-    start, length = start.to(x)[:, None], length.to(x)[:, None]
+    start, length = (moved(n.to(x.dtype), x.device)[:, None] for n in (start, length))
     grid = torch.arange(n, device=x.device, dtype=x.dtype)
     position = start + (grid + 0.5) * (length / n) - 0.5  # (B, N)
     if clamp:
@@ -166,7 +168,7 @@ def hue(x: Tensor, turns: Tensor) -> Tensor:
     sixths = sixths.add_(6 * turns[:, None, None]).remainder_(6)
     # A channel is full within one sixth of its own hue and empty beyond two; with d the
     # distance not taken round the circle, that level is clamp(|d - 3| - 1, 0, 1).
-    own = torch.tensor([0.0, 2.0, 4.0], device=x.device, dtype=x.dtype)[:, None, None]
+    own = torch.arange(0, 6, 2, device=x.device, dtype=x.dtype)[:, None, None]
     level = (sixths[:, None] - own).abs_().sub_(3).abs_().clamp_(1, 2)
     floor = high.sub_(chroma, alpha=2)  # the level runs from 1 to 2 here: one pass less
     return level.mul_(chroma[:, None]).add_(floor[:, None]).clamp_(0, 1)
@@ -197,7 +199,7 @@ def draw_jitter(count: int, rng: torch.Generator, *, chance: float = 0.8) -> Jit
 
 def jitter(x: Tensor, how: Jitter) -> Tensor:
     """Apply a drawn colour jitter. x: (B, 3, H, W)."""
-    amounts = how.amounts[:, how.mask].to(x)
+    amounts = moved(how.amounts[:, how.mask].to(x.dtype), x.device)
 
     def adjust(chosen: Tensor) -> Tensor:
         for i in how.order:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from peerlearn.devices import moved
+
 MAX_MAGNITUDE = 30  # the scale has 31 steps, from 0
 
 
@@ -26,8 +28,8 @@ def affine(x: Tensor, inverse: Affine) -> Tensor:
     """Copy to (x, y) the pixel at (a x + b y + c, d x + e y + f), or black. (B, C, H, W)."""
     index, inside = _sources(x.shape[2], x.shape[3], inverse)
     flat = x.flatten(2)
-    moved = flat.gather(2, index.to(x.device).expand_as(flat))
-    return moved.mul_(inside.to(x.device)).view(x.shape)
+    index, inside = moved((index, inside), x.device)
+    return flat.gather(2, index.expand_as(flat)).mul_(inside).view(x.shape)
 
 
 @lru_cache(maxsize=64)  # a run uses ten: five operations, two signs
@@ -134,7 +136,7 @@ def autocontrast(x: Tensor) -> Tensor:
     """Stretch each channel of each image to 0..255; a flat channel stays. (B, 3, H, W)."""
     low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
     flat = high == low
-    full = torch.tensor(255.0, dtype=torch.float64, device=x.device)
+    full = torch.full((), 255.0, dtype=torch.float64, device=x.device)
     # Not 255.0 / span: PyTorch multiplies by 1 / span there, and rounds twice.
     scale = full / (high - low).masked_fill_(flat, 255)
     offset = (low.double() * -scale).masked_fill_(flat, 0.0)
@@ -217,6 +219,6 @@ def _apply_by_kind(x: Tensor, operations: Tensor, signs: Tensor, magnitude: int)
     out = torch.empty_like(x)
     kinds = 2 * operations + (signs > 0)  # (B,)
     for kind in kinds.unique().tolist():
-        rows = (kinds == kind).nonzero().squeeze(1).to(x.device)
+        rows = moved((kinds == kind).nonzero().squeeze(1), x.device)
         out[rows] = _IN_ORDER[kind // 2](x[rows], magnitude, 1 if kind % 2 else -1)
     return out

@@ -105,7 +105,7 @@ def choose_threads(
 
     learner: to be thrown away afterwards. shape: of an image, (3, H, W). rows: images of a step.
     """
-    peers = len(learner.peers)
+    peers = 1 if asked.compile else len(learner.peers)  # compiled ones take turns
     if given := shared_out(asked.threads, asked.peer_threads, peers):
         return Choice(given, "as asked for")
     found = ways(available_threads(), peers)

@@ -161,6 +161,7 @@ def make_learner(
         device=machine["machine.device"],
         precision=resolved.machine.precision,
         layout=machine["machine.layout"],
+        compile=machine["machine.compile"],
         peers_at_once=peers_at_once,
     )
 

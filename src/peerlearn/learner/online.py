@@ -32,6 +32,7 @@ from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
 from peerlearn.methods.replay import images
+from peerlearn.nets.base import classifier_of
 from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
@@ -169,6 +170,7 @@ class OnlineLearner:
             if self.image_shape is None:
                 self.memory.check_room(raw)
                 self._check_heads(raw[:1])
+                self._check_classifiers(raw[:1])
             try:
                 return self._learn_all_or_nothing(raw, batch)
             except _NotAlone:
@@ -368,6 +370,21 @@ class OnlineLearner:
                     f"network: answers {answered[-1]} classes, the stream has {classes}; "
                     f"make it with num_classes={classes}"
                 )
+
+    def _check_classifiers(self, x: Tensor) -> None:
+        """A network's `classify`, if it has one, is what it answers with. x: (1, 3, H, W)."""
+        if all(classifier_of(peer.model.net) is None for peer in self.peers):
+            return
+        try:
+            said = torch.stack(self.predictor.answers(x).logits).mean(dim=0)
+            fits = said.allclose(self.predictor.logits(x), equal_nan=True)
+        except (IndexError, RuntimeError, TypeError, ValueError):
+            fits = False
+        if not fits:
+            raise UserError(
+                "network: forward(x) must be classify(features(x)); if classify means something "
+                "else, give it another name"
+            )
 
     # --- answering
 
