@@ -128,8 +128,8 @@ def global_generators_decide_nothing(bench: Bench) -> None:
     """What others draw from torch's own generator has no influence."""
     one = bench.learner()
     bench.learn(one, 3)
-    with torch.random.fork_rng():
-        torch.manual_seed(123)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(123)
         two = bench.learner()
         torch.rand(7)
         bench.learn(two, 3)

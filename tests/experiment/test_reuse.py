@@ -268,7 +268,7 @@ def test_the_machine_in_a_record_is_looked_at(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = folder(copy) / "config.yaml"
-    config.write_text(config.read_text().replace("threads: 1\n", "threads: many\n"))
+    config.write_text(re.sub(r"    threads: \d", "    threads: many", config.read_text()))
     assert command("run", METHOD, *SMALL, *SMALL_NET, "--out", str(copy)) == 2
     said = capsys.readouterr().err
     assert f"{config}: MachineSettings: threads must be a whole number, got 'many'" in said
