@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,11 +11,11 @@ from command import command
 from conftest import same, tensors
 
 from peerlearn import METHODS, small_net
-from peerlearn.benchmark import around, growth, report
+from peerlearn.benchmark import around, growth, report, roof, steps
 from peerlearn.benchmark.bare import Backward, BareLoop, Forward, Step, record
 from peerlearn.benchmark.learners import Scene, Subject, prepared
 from peerlearn.benchmark.timing import Effort, in_turns, ratios, spread, taking_threads
-from peerlearn.experiment import precision
+from peerlearn.experiment import machine, precision
 from peerlearn.peer import Peer, PeerModel
 from peerlearn.peer.probe import Trial
 
@@ -69,9 +70,9 @@ def test_a_recording_has_the_order_of_a_step() -> None:
 
 def test_what_is_imagined_takes_no_optimizer_step() -> None:
     recording = record(tiny("mir"))
-    steps = [event for event in recording.events if isinstance(event, Step)]
+    taken = [event for event in recording.events if isinstance(event, Step)]
     assert len(recording.networks) == 2
-    assert steps == [Step(1)]
+    assert taken == [Step(1)]
     assert [forward.gradient for forward in recording.forwards] == [True, False, False, True]
 
 
@@ -143,11 +144,12 @@ def test_a_single_time_has_no_spread() -> None:
 @pytest.fixture
 def _toy_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scene.__new__, "__defaults__", (1, 140, 10, 8))
-    monkeypatch.setattr(precision, "bf16_trial", lambda _: Trial("", 1.5))
+    monkeypatch.setattr(precision, "bf16_trial", lambda *_: Trial("", 1.5))
+    monkeypatch.setattr(machine, "available_threads", lambda: 1)
     monkeypatch.setattr(around, "STARTS", {"import torch": ["-c", ""]})
     monkeypatch.setattr(around, "TEST_IMAGES", 10)
     monkeypatch.setattr(around, "FLAGS", {**around.FLAGS, "train_per_class": 10})
-    monkeypatch.setattr("peerlearn.benchmark.roof.SIZE", 64)
+    monkeypatch.setattr(roof, "SIZE", 64)
 
 
 @pytest.mark.usefixtures("_toy_sizes")
@@ -164,18 +166,36 @@ def test_all_parts_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         assert row["rounds"] == 1
         assert row["processor_ratio"] > 0  # one thread
     assert [row["images"] for row in found["steps"]] == [74, 740]
-    assert [row["step"] for row in found["peers"]] == ["er+ccldc"]
+    assert found["peers"] == []  # nothing can be at once with one thread
     assert all(row["flops_per_second"] > 0 for row in found["roof"])
     assert found["auto"][-1]["choice"] == "bf16"
     assert {row["learner"] for row in found["evaluation"]} == {"er", "er+ccldc"}
 
 
 @pytest.mark.usefixtures("_toy_sizes")
+def test_threads_are_compared_where_there_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    def taking(count: int) -> nullcontext[None]:  # several would fight over a busy machine
+        taken.append(count)
+        return nullcontext()
+
+    for module in (roof, steps):
+        monkeypatch.setattr(module, "taking_threads", taking)
+    assert [row["threads"] for row in roof.roof([1], 2, ONCE)] == [1, 2, 1, 2]
+    assert taken == [1, 2, 1, 2]
+    taken.clear()
+    (row,) = steps.side_by_side(["er", "er+ccldc"], [1], 4, ONCE)
+    assert (row["step"], row["peers_at_once"], row["threads_per_peer"]) == ("er+ccldc", 2, 2)
+    assert taken == [2, 2, 4]
+
+
+@pytest.mark.usefixtures("_toy_sizes")
 def test_tables_are_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["er", "checkpoint", "--width", "1,2", "--rounds", "1", "--threads", "1"]
     assert command("benchmark", *words) == 0
-    machine, title, about, *table = filter(None, capsys.readouterr().out.splitlines())
-    assert "threads: 1" in machine
+    first, title, about, *table = filter(None, capsys.readouterr().out.splitlines())
+    assert "threads: 1" in first
     assert (title, about[0]) == ("## checkpoint", "A")
     assert [line.count("|") for line in table] == [6, 6, 6, 6]
     assert [line.split()[1:4] for line in table[2:]] == [["er", "|", "1"], ["er", "|", "2"]]

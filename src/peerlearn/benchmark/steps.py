@@ -59,27 +59,29 @@ def side_by_side(
     for width in widths:
         for name in names:
             in_turn = prepared(name, Scene(width=width))
-            peers = len(in_turn.learner.peers)
-            if peers > 1:
-                at_once = min(peers, threads)
+            at_once = min(len(in_turn.learner.peers), threads)
+            if at_once > 1:
                 beside = prepared(name, Scene(width=width), peers_at_once=at_once)
-                share = threads // at_once
-                actions = [
-                    _with_threads(beside, share),
-                    _with_threads(in_turn, share),
-                    _with_threads(in_turn, threads),
-                ]
-                with_share, turns_share, turns_all = in_turns(actions, effort)
-                yield {
-                    "step": name,
-                    "width": width,
-                    "peers_at_once": at_once,
-                    "threads_per_peer": share,
-                    "seconds": with_share.median,
-                    "in_turn_same_bits_seconds": turns_share.median,
-                    "in_turn_all_threads_seconds": turns_all.median,
-                    "ratio": ratios(with_share.clock, turns_all.clock).median,
-                }
+                yield {"step": name, "width": width, **_compared(beside, in_turn, threads, effort)}
+
+
+def _compared(beside: Subject, in_turn: Subject, threads: int, effort: Effort) -> dict[str, Any]:
+    at_once = beside.learner.lanes.count
+    share = threads // at_once
+    ways = [
+        _with_threads(beside, share),
+        _with_threads(in_turn, share),
+        _with_threads(in_turn, threads),
+    ]
+    ours, same_bits, all_threads = in_turns(ways, effort)
+    return {
+        "peers_at_once": at_once,
+        "threads_per_peer": share,
+        "seconds": ours.median,
+        "in_turn_same_bits_seconds": same_bits.median,
+        "in_turn_all_threads_seconds": all_threads.median,
+        "ratio": ratios(ours.clock, all_threads.clock).median,
+    }
 
 
 def _with_threads(subject: Subject, count: int) -> Action:
