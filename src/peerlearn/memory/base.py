@@ -117,7 +117,8 @@ class Memory(ABC):
 
     def _check(self, slots: Sequence[int], count: int) -> None:
         taken = {slot for slot in slots if slot < self.capacity}
-        gap = max(taken, default=-1) >= len({*range(self._size), *taken})
+        new = sum(slot >= self._size for slot in taken)
+        gap = max(taken, default=-1) >= self._size + new
         if len(slots) != count or min(slots, default=0) < 0 or gap:
             raise UserError(
                 f"memory {self.name}: slots() must give a slot for each of {count} rows, from 0 on "
