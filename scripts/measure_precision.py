@@ -3,7 +3,7 @@
     python scripts/measure_precision.py            both, a few minutes on a quiet core
     python scripts/measure_precision.py --json     as JSON
 
-The time of a step is the processor's, in one thread, of batches as ER trains on them; the three
+The time of a step is the processor's, in one thread, of batches as ER trains on them; the four
 kinds take turns, and medians count. Gradients are those of the whole network in training mode,
 next to the same network in float64.
 """

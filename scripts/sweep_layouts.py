@@ -23,7 +23,6 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional as F
 
-from peerlearn.experiment.settings import parse_seeds
 from peerlearn.nets import NETWORKS
 from peerlearn.peer.model import Layout, Precision
 from peerlearn.peer.optimizers import AdamW
@@ -106,11 +105,17 @@ def grid(
         yield Configuration(net, width, size, layout, precision)
 
 
+def _numbers(text: str) -> list[int]:
+    """Numbers as a person writes them: 1-3,16."""
+    parts = [part.partition("-") for part in text.split(",")]
+    return [n for first, _, last in parts for n in range(int(first), int(last or first) + 1)]
+
+
 def main() -> int:
     """Sweep over what the arguments say."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--widths", default="1-64", help="such as 1-64 or 1,3,16 (1-64)")
-    parser.add_argument("--sizes", default="8-96", help="of images, in pixels (8-96)")
+    parser.add_argument("--widths", type=_numbers, default="1-64", help="such as 1,3,16 (1-64)")
+    parser.add_argument("--sizes", type=_numbers, default="8-96", help="in pixels (8-96)")
     parser.add_argument("--nets", default="resnet18", help="such as resnet18,small (resnet18)")
     parser.add_argument("--precisions", default="fp32,bf16", help="fp32, bf16 or both (both)")
     args = parser.parse_args()
@@ -118,7 +123,7 @@ def main() -> int:
     if "bf16" in precisions and (fault := bf16_trial().fault):
         print(f"bf16 is left out: a trial in a process of its own {fault}")
         precisions.remove("bf16")
-    widths, sizes = parse_seeds(args.widths), parse_seeds(args.sizes)
+    widths, sizes = args.widths, args.sizes
     began, steps, deaths = time.monotonic(), 0, 0
     for width in widths:
         configurations = list(grid(args.nets.split(","), [width], sizes, precisions))

@@ -1,5 +1,6 @@
 """How a run uses the processor: what is asked for, what is measured, what a resumed run keeps."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import torch
 import yaml
 from command import command, folder, run_small
 from conftest import Build
+from torch import nn
 
+from peerlearn import OnlineLearner, WithHead
 from peerlearn.experiment import machine, run
 from peerlearn.experiment.machine import Choice, Threads, choose_threads, recorded, shared_out, ways
 from peerlearn.experiment.settings import MachineSettings
@@ -49,7 +52,8 @@ class TestWhatIsAskedFor:
         self, build: Build, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(machine, "_measured", pytest.fail)
-        choice = choose_threads(build("er+ccldc"), SHAPE, 8, MachineSettings(threads=2))
+        learner = build("er+ccldc", peers_at_once=2)
+        choice = choose_threads(learner, SHAPE, 8, MachineSettings(threads=2))
         assert choice.threads == SIDE_BY_SIDE
 
     def test_must_fit_together(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -122,17 +126,44 @@ class TestWhatIsMeasured:
     def test_graphs_that_do_not_fit_into_memory_are_not_held_at_once(
         self, build: Build, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        peaks = iter([10_000, 110_000])  # a graph of 100 kB, five views of it
+        peaks = iter([10_000, 110_000])  # a graph of 100 kB, four views of it
         monkeypatch.setattr(machine, "peak_memory", lambda: next(peaks))
-        monkeypatch.setattr(machine, "free_memory", lambda: 800_000)
-        choice = choose_threads(build("er+ccldc"), SHAPE, 8, MachineSettings())
+        monkeypatch.setattr(machine, "free_memory", lambda: 799_000)
+        choice = choose_threads(build("er+ccldc", peers_at_once=2), SHAPE, 8, MachineSettings())
         assert choice.threads == IN_TURN
         assert "memory" in choice.why
+
+    def test_a_method_says_how_much_more_its_graphs_hold(
+        self, build: Build, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, chosen in {"er+ccl": SIDE_BY_SIDE, "ocm+ccl": IN_TURN}.items():
+            peaks = iter([10_000, 110_000])  # a graph of 100 kB
+            monkeypatch.setattr(machine, "peak_memory", lambda peaks=peaks: next(peaks))
+            monkeypatch.setattr(machine, "free_memory", lambda: 1_000_000)
+            measured(monkeypatch, t1=1.0, t2=50.0)
+            learner = build(name, peers_at_once=2)
+            assert choose_threads(learner, SHAPE, 8, MachineSettings()).threads == chosen
+
+    def test_peers_that_must_take_turns_are_not_measured_side_by_side(self, build: Build) -> None:
+        def draws() -> nn.Module:
+            encoder = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(3 * 64, 8))
+            return WithHead(encoder, 8, 4)
+
+        norm = nn.BatchNorm2d(3)
+
+        def shares() -> nn.Module:
+            encoder = nn.Sequential(norm, nn.Flatten(), nn.Linear(3 * 64, 8))
+            return WithHead(encoder, 8, 4)
+
+        for net in (draws, shares):
+            learner = build("er+ccldc", net=net, peers_at_once=2)
+            choice = choose_threads(learner, SHAPE, 8, MachineSettings())
+            assert {way.at_once for way in choice.seconds} == {1}
 
     @pytest.mark.parametrize("name", ["er", "er+ccldc"])
     def test_for_real_and_all_is_left_as_it_was(self, name: str, build: Build) -> None:
         before = torch.get_num_threads(), torch.default_generator.get_state()
-        choice = choose_threads(build(name), SHAPE, 8, MachineSettings())
+        choice = choose_threads(build(name, peers_at_once=2), SHAPE, 8, MachineSettings())
         assert choice.threads in choice.seconds
         assert torch.get_num_threads() == before[0]
         assert torch.default_generator.get_state().equal(before[1])
@@ -239,6 +270,64 @@ class TestARun:
         lines = record.read_text().splitlines(keepends=True)
         record.write_text("".join(line for line in lines if "peer_threads" not in line))
         assert resumed(tmp_path, monkeypatch, *words) == found
+
+    @pytest.mark.parametrize(
+        ("words", "found"),
+        [
+            (("--threads", "0"), ONE),  # nobody's choice: as it began
+            (("--peer-threads", "0"), ONE),
+            (("--threads", "2"), SIDE_BY_SIDE),
+            (("--peer-threads", "2"), IN_TURN),
+            (("--threads", "2", "--peer-threads", "2"), IN_TURN),
+        ],
+    )
+    def test_that_is_resumed_takes_what_is_given_now(
+        self,
+        words: tuple[str, ...],
+        found: Threads,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        begun(tmp_path, monkeypatch, "--threads", "1")
+        assert resumed(tmp_path, monkeypatch, *words) == found
+
+    def test_whose_record_says_nothing_of_threads_goes_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun(tmp_path, monkeypatch, "--threads", "1")
+        record = folder(tmp_path) / "config.yaml"
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if "threads" not in line))
+        assert resumed(tmp_path, monkeypatch) == IN_TURN
+
+    def test_is_measured_with_as_many_images_as_its_steps_have(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows: list[int] = []
+
+        def noted(_: Any, __: Any, count: int, ___: Any) -> Choice:
+            rows.append(count)
+            return Choice(ONE, "so")
+
+        monkeypatch.setattr(run, "choose_threads", noted)
+        assert run_freely(tmp_path, "--batch", "100000", "--replay-batch", "50000") == 0
+        assert rows == [40]  # a task of two classes of ten images, and a memory of twenty
+
+    def test_holds_one_learner_at_a_time(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        alive: list[int] = []
+        learn = run._Run._learn_task
+
+        def noted(self: Any, *words: Any) -> None:
+            found = [o for o in gc.get_objects() if type(o) is OnlineLearner]
+            alive.append(sum(o.method.name == "er_ace" for o in found))
+            learn(self, *words)
+
+        gc.collect()
+        monkeypatch.setattr(run._Run, "_learn_task", noted)
+        assert run_freely(tmp_path) == 0
+        assert set(alive) == {1}
 
     def test_never_has_more_peers_at_once_than_cores(
         self, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,6 @@
 """Peers side by side learn what they learn in turn, to the bit, whatever happens on the way."""
 
+import time
 from functools import partial
 from typing import Any
 
@@ -64,15 +65,20 @@ def small_stream() -> Any:
     return [(x[i : i + 5], torch.arange(5) % 4) for i in range(0, 20, 5)]
 
 
+def learn_alike(learners: list[OnlineLearner], batches: Any) -> None:
+    for batch in batches:
+        losses = [learner.learn(*batch) for learner in learners]
+        assert losses[0] == losses[1]
+
+
 @pytest.mark.parametrize("updates", [1, 2])
 def test_peers_whose_layers_draw_take_turns(build: Build, updates: int) -> None:
     learners = [
         build("er+ccldc", net=with_dropout, memory=10, updates=updates, peers_at_once=count)
         for count in (1, 2)
     ]
-    for batch in small_stream():
-        losses = [learner.learn(*batch) for learner in learners]
-        assert losses[0] == losses[1]
+    with pytest.warns(RuntimeWarning, match="take turns from now on"):
+        learn_alike(learners, small_stream())
     assert_same(*learners)
     assert learners[1].lanes.count == 1
 
@@ -107,20 +113,80 @@ class Scribbles(ER):
 
     def loss(self, peer: Peer, draw: Replay) -> Outcome:
         self.peer = peer
+        time.sleep(0.01)
         return super().loss(self.peer, draw)
 
 
-def test_peers_whose_method_assigns_to_itself_take_turns(stream: ClassStream) -> None:
-    method = Scribbles(StreamInfo(num_classes=4))
-    learners = [
-        OnlineLearner(method, partial(small_net, 4, width=4), two_peers(), memory=20, **options)
-        for options in ({}, {"peers_at_once": 2})
+class Tidies(Scribbles):
+    """The same, and takes the note away."""
+
+    name = "tidies"
+    peer: Any = None
+
+    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+        outcome = super().loss(peer, draw)
+        del self.peer
+        return outcome
+
+
+class Counts(ER):
+    """ER whose loss grows with every call."""
+
+    name = "counts"
+
+    def __init__(self, stream: StreamInfo) -> None:
+        super().__init__(stream)
+        self.calls = 0
+
+    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+        self.calls += 1
+        outcome = super().loss(peer, draw)
+        return outcome._replace(loss=outcome.loss * self.calls)
+
+
+def learners_of(method: type[ER]) -> list[OnlineLearner]:
+    """One in turn, and one side by side."""
+    net = partial(small_net, 4, width=4)
+    return [
+        OnlineLearner(
+            method(StreamInfo(num_classes=4)), net, two_peers(), memory=20, peers_at_once=count
+        )
+        for count in (1, 2)
     ]
-    for batch in list(stream.tasks[0].batches())[:3]:
-        losses = [learner.learn(*batch) for learner in learners]
-        assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("method", [Scribbles, Counts])
+def test_peers_whose_method_assigns_to_itself_take_turns(
+    method: type[ER], stream: ClassStream
+) -> None:
+    learners = learners_of(method)
+    with pytest.warns(RuntimeWarning, match="take turns from now on"):
+        learn_alike(learners, list(stream.tasks[0].batches())[:4])
     assert learners[1].lanes.count == 1
     assert_same(*learners)
+
+
+def test_what_a_method_notes_for_a_peer_no_other_peer_sees(stream: ClassStream) -> None:
+    learners = learners_of(Tidies)
+    learn_alike(learners, list(stream.tasks[0].batches())[:4])
+    assert learners[1].lanes.count == 2
+    assert_same(*learners)
+
+
+def test_a_method_may_ask_another_learner(build: Build, stream: ClassStream) -> None:
+    teacher = build("er+ccldc", peers_at_once=2)
+    learn_some(teacher, stream, 2)
+
+    class Follows(ER):
+        name = "follows"
+
+        def loss(self, peer: Peer, draw: Replay) -> Outcome:
+            outcome = super().loss(peer, draw)
+            return outcome._replace(loss=outcome.loss * teacher.logits(draw.groups[0].x).std())
+
+    learners = learners_of(Follows)
+    learn_alike(learners, list(stream.tasks[0].batches())[:3])
+    assert learners[1].lanes.count == 2
 
 
 def test_a_hook_that_asks_the_learner_is_refused_and_not_left_waiting(

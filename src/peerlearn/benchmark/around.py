@@ -1,14 +1,13 @@
 """What there is around a step: evaluation, checkpoints, start-up, the command's own loop."""
 
 import io
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,6 +25,7 @@ from peerlearn.experiment.progress import Console
 from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.run import make_learner, run
 from peerlearn.learner.predictor import EVAL_BATCH
+from peerlearn.runtime import child_environment
 
 TEST_IMAGES = 500
 FLAGS = {"data": "mini", "train_per_class": 20, "test_per_class": 1}  # of a short run
@@ -127,10 +127,9 @@ def startup(effort: Effort) -> Iterator[dict[str, Any]]:
 
 
 def _child(words: Sequence[str]) -> None:
-    paths = os.pathsep.join(sys.path)  # what this process can import, the child can
     subprocess.run(
         [sys.executable, *words],
-        env={**os.environ, "PYTHONPATH": paths},
+        env=child_environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         check=False,
@@ -159,10 +158,12 @@ class _Clock(Console):
         )
 
 
-def whole_run(name: str, widths: Sequence[int], effort: Effort) -> Iterator[dict[str, Any]]:
+def whole_run(
+    names: Sequence[str], widths: Sequence[int], effort: Effort
+) -> Iterator[dict[str, Any]]:
     """The seconds per batch of `peerlearn run`, and of a loop around `learn`, on `mini`."""
     loader, threads = Loader(), torch.get_num_threads()
-    for width in widths:
+    for name, width in product(names, widths):
         flags = {**FLAGS, "width": width, "threads": threads, "peer_threads": threads}
         resolved = resolve(name, [Given(k, v, "flag", f"--{k}") for k, v in flags.items()])
         ways = _Ways(resolved, loader)

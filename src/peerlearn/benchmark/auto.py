@@ -32,7 +32,8 @@ def choices(names: Sequence[str], widths: Sequence[int]) -> Iterator[dict[str, A
 
 
 def _threads(name: str, scene: Scene) -> Choice:
-    learner = untrained(name, scene)
+    peers = len(untrained(name, scene).peers)
+    learner = untrained(name, scene, peers_at_once=peers)
     rows = BATCH + learner.method.settings.replay_batch
     shape = (3, scene.pixels, scene.pixels)
     return choose_threads(learner, shape, rows, MachineSettings())

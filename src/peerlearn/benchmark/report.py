@@ -152,7 +152,7 @@ PARTS: Mapping[str, Part] = {
     ),
     "run": Part(
         "What `peerlearn run` adds to a loop around `learn`: seconds per batch, on `mini`.",
-        lambda asked: around.whole_run(asked.learners[0], asked.widths, asked.effort),
+        lambda asked: around.whole_run(asked.names or USUAL[:1], asked.widths, asked.effort),
         {
             **LEARNER,
             "run": number("run_seconds", 4),

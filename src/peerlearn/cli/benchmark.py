@@ -8,7 +8,7 @@ from collections.abc import Callable
 from peerlearn.cli.parsing import Commands, add_command, add_plugins, load_plugins
 from peerlearn.errors import UserError, did_you_mean
 
-TAKES = "Takes some six minutes on two quiet cores, growth four; busy ones tell little."
+TAKES = "Takes some six minutes on two quiet cores, growth two; busy ones tell little."
 MOST_WIDTH, MOST_THREADS, MOST_ROUNDS = 4096, 1024, 10_000
 
 
@@ -50,6 +50,8 @@ def act(args: argparse.Namespace) -> None:
 
     names = tuple(dict.fromkeys(name for name in args.what if name not in PARTS))
     parts = [name for name in PARTS if name in args.what] or list(USUAL_PARTS)
+    if "growth" in parts and len(args.width) > 1:
+        raise UserError("growth: is measured for one --width; name one of them")
     for name in names:
         base = split_name(name)[0]
         if base not in METHODS and ":" not in base:

@@ -25,9 +25,9 @@ def folder_of(resolved: Resolved, out: Path) -> RunFolder:
 def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = None) -> Config:
     """The settings to use; those of a run that is there already must be the same.
 
-    A run that is resumed keeps the device, the layout and the threads with which it began, unless a
-    flag gives others; threads of a new run that nobody gave are 0. images: what it is to learn,
-    which must be the same as well.
+    A run that is resumed keeps what it began with of the machine (device, layout, threads, whether
+    networks are compiled) unless a flag gives others; threads that nobody gave are 0. images: what
+    it is to learn, which must be the same as well.
     """
     begun = folder.has_results  # looked at first: another process writes its settings before them
     found = folder.config()
@@ -38,11 +38,12 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
         )
     values = dict(resolved.values)
     if found is not None:
-        kept = [key for key in MACHINE if resolved.origins[key] == "default"]
+        kept = {key for key in MACHINE if resolved.origins[key] == "default"}
+        if values[THREADS] or values[PEER_THREADS]:  # one of them was given: it decides the other
+            kept -= {THREADS, PEER_THREADS}
+        else:
+            kept |= {THREADS, PEER_THREADS}
         values |= {key: value for key, value in _machine(folder, found).items() if key in kept}
-        in_all, each = values[THREADS], values[PEER_THREADS]
-        if each > in_all:  # one of them was given just now, and the other one must follow
-            values[THREADS] = values[PEER_THREADS] = each if THREADS in kept else in_all
     config = Config(
         data=resolved.data,
         method=resolved.method,

@@ -17,6 +17,7 @@ from peerlearn.learner.online import OnlineLearner
 from peerlearn.methods.replay import images
 from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import PeerModel
+from peerlearn.peer.seeding import global_states
 from peerlearn.runtime import available_threads, free_memory, peak_memory, reset_peak_memory
 
 SECONDS = 1.0  # that measuring takes, unless two rounds take longer
@@ -89,9 +90,10 @@ def ways(total: int, peers: int) -> list[Threads]:
 
 def recorded(settings: Mapping[str, Any], peers: int) -> Threads:
     """The threads of a run by its record; never more peers at once than there are cores for."""
-    each = settings["machine.peer_threads"]
-    total = min(settings["machine.threads"], max(available_threads(), each))
-    return Threads(each, min(peers, total // each))
+    total, each = settings["machine.threads"], settings["machine.peer_threads"]
+    threads = shared_out(total, each, peers) or Threads(available_threads(), 1)
+    at_once = max(available_threads() // threads.each, 1)
+    return threads._replace(at_once=min(threads.at_once, at_once))
 
 
 def choose_threads(
@@ -103,9 +105,10 @@ def choose_threads(
     the fastest, the one with the fewest threads per peer is taken: it suffers least when others
     need the processor as well, and the choice is less often a matter of chance.
 
-    learner: to be thrown away afterwards. shape: of an image, (3, H, W). rows: images of a step.
+    learner: to be thrown away afterwards; all its peers side by side, if they can. shape: of an
+    image, (3, H, W). rows: images of a step.
     """
-    peers = 1 if asked.compile else len(learner.peers)  # compiled ones take turns
+    peers = min(learner.lanes.count, len(learner.peers))  # 1 for those that must take turns
     if given := shared_out(asked.threads, asked.peer_threads, peers):
         return Choice(given, "as asked for")
     found = ways(available_threads(), peers)
@@ -114,10 +117,11 @@ def choose_threads(
     if len(found) == 1:
         return Choice(found[0], "there is no other way")
     models = [peer.model for peer in learner.peers]
+    rng = torch.Generator().manual_seed(0)
+    x = images(torch.randint(256, (rows, *shape), generator=rng, dtype=torch.uint8))
     before = torch.get_num_threads()
     try:
         with torch.random.fork_rng(devices=[]):
-            x = images(torch.randint(256, (rows, *shape), dtype=torch.uint8))
             fitting = _fitting(found, learner, x)
             seconds = _measured(fitting, models, x)
     finally:
@@ -164,11 +168,15 @@ def _pass(model: PeerModel, x: Tensor) -> None:
 
 
 def _fitting(found: list[Threads], learner: OnlineLearner, x: Tensor) -> list[Threads]:
-    """The ways for which the memory suffices: peers at once hold their graphs at once."""
+    """The ways that can be: peers at once hold their graphs at once, and must not draw."""
+    if all(way.at_once == 1 for way in found):
+        return found
     torch.set_num_threads(1)
     reset_peak_memory()
-    before = peak_memory()
+    before, drawn = peak_memory(), global_states()
     _pass(learner.peers[0].model, x)
+    if global_states() != drawn:  # dropout: such peers take turns
+        return ways(found[-1].total, peers=1)
     views = max(learner.method.fan_out, len(learner.collaboration.student_views))
     graph = (peak_memory() - before) * views
     free = free_memory()

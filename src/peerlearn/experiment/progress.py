@@ -36,7 +36,7 @@ class Console:
         self.notes: set[str] = set()
 
     def note(self, text: str) -> None:
-        """A line about the data set, once."""
+        """A line about the data or the machine, once."""
         if text not in self.notes:
             self._line(printable(text))
         self.notes.add(text)

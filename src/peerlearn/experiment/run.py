@@ -43,7 +43,7 @@ class Watcher(Protocol):
     """Who is told how runs go on."""
 
     def note(self, text: str) -> None:
-        """Something to know about the data set; the same may be said for every run."""
+        """Something to know about the data or the machine; the same may be said for every run."""
 
     def wait(self, run: Config) -> None:
         """Another process is working on the run; it is waited for."""
@@ -111,10 +111,9 @@ def run(
     if (found := folder.finished(tasks)) is None:
         keep_freed_memory()
         stream = resolved.stream.stream(images.data, resolved.seed)
-        trial = make_learner(resolved, stream, config)  # what cannot be is refused without a trace
-        shape, peers = images.data.train.x.shape[1:], len(trial.peers)
+        peers = len(make_learner(resolved, stream, config).peers)  # else refused without a trace
         with folder.locked(_busy(config, watcher, wait)):
-            choose = partial(_choose, config, trial, shape, resolved, watcher)
+            choose = partial(_choose, config, peers, stream, resolved, watcher)
             config = create_or_verify(folder, resolved, images, choose)
             if (found := folder.finished(tasks)) is None:  # by another process, in the meantime
                 threads = recorded(config.settings, peers)
@@ -136,11 +135,13 @@ def _busy(config: Config, watcher: Watcher, wait: bool) -> Callable[[], None]:
 
 
 def _choose(
-    config: Config, trial: OnlineLearner, shape: Sequence[int], resolved: Resolved, watcher: Watcher
+    config: Config, peers: int, stream: Stream, resolved: Resolved, watcher: Watcher
 ) -> Threads:
     """The threads of a new run."""
-    rows = resolved.stream.batch + trial.method.settings.replay_batch
-    choice = choose_threads(trial, shape, rows, resolved.machine)
+    trial = make_learner(resolved, stream, config, peers)
+    x = next(stream.tasks[0].batches()).x
+    rows = len(x) + min(trial.method.settings.replay_batch, resolved.memory)
+    choice = choose_threads(trial, x.shape[1:], rows, resolved.machine)
     if choice.seconds:
         watcher.note(f"{label(config)}: {choice}")
     return choice.threads

@@ -140,14 +140,19 @@ def usable_devices(devices: Devices, precision: str) -> list[torch.device]:
     names: Sequence[str | torch.device]
     if isinstance(devices, str):
         names = [name.strip() for name in devices.split(",")]
+    elif isinstance(devices, Sequence):
+        names = devices
     else:
-        names = [devices] if isinstance(devices, torch.device) else [*devices]
+        names = [devices]
     if not names:
         raise UserError("device: none is named; take cpu")
-    return [usable_device(name, precision) for name in names]
+    for name in names:
+        if not isinstance(name, str | torch.device):
+            raise UserError(f"device: need a name such as cpu or cuda:0, got {name!r:.60}")
+    return [_usable_device(name, precision) for name in names]
 
 
-def usable_device(device: str | torch.device, precision: str) -> torch.device:
+def _usable_device(device: str | torch.device, precision: str) -> torch.device:
     """The device to run on; refused if there is none such, or not with this precision."""
     if precision not in get_args(Precision):
         raise UserError(f"precision must be fp32, bf16 or fp16, got {precision!r}")

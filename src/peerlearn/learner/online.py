@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,25 +23,23 @@ from peerlearn.learner.inputs import (
     usable_devices,
 )
 from peerlearn.learner.predictor import Predictor
+from peerlearn.learner.side_by_side import NotAlone, SideBySide
 from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
 from peerlearn.learner.turns import Turns
 from peerlearn.learner.undo import AllOrNothing, Moving, Scope
-from peerlearn.learner.validation import check_kept
+from peerlearn.learner.validation import check_declared, check_networks
 from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
 from peerlearn.methods.replay import images
-from peerlearn.nets.base import classifier_of
 from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
-from peerlearn.peer.seeding import generator, global_states, private_randomness
+from peerlearn.peer.seeding import generator, private_randomness
 from peerlearn.settings import flatten, nest
 from peerlearn.storage import user_path
-
-R = TypeVar("R")
 
 
 class OnlineLearner:
@@ -63,8 +61,9 @@ class OnlineLearner:
             long to begin with and changes last digits. Peers then take turns.
         peers_at_once: peers that compute side by side, each with as many threads as torch has;
             changes no number. Torch takes all cores for one, so `torch.set_num_threads(1)` goes
-            with it. Peers that draw from torch's global generator (dropout), that share parts of
-            their networks or whose method assigns to itself take turns nevertheless.
+            with it. Peers that share parts of their networks take turns nevertheless; so do peers
+            that are seen to draw from torch's global generator (dropout), or whose method assigns
+            to itself, from then on and with a warning.
 
     >>> from peerlearn import StreamInfo, small_net
     >>> from peerlearn.methods import ER
@@ -109,12 +108,14 @@ class OnlineLearner:
         purposes = ("draws", "views", "memory", "layers")
         self.rngs = {purpose: generator(self.seed, purpose) for purpose in purposes}
 
+        own_optim, own_seed, first = self.optim, self.seed, self.device  # closures without a cycle
+
         def new_peer(index: int, device: torch.device) -> Peer:
             return Peer(
                 net,
                 method.setup_peer,
-                self.optim,
-                seed=self.seed,
+                own_optim,
+                seed=own_seed,
                 index=index,
                 device=device,
                 precision=precision,
@@ -130,25 +131,24 @@ class OnlineLearner:
 
         def teacher(name: str) -> Teacher:
             values = c.teachers.get(name, {})
-            return TEACHERS[name](self.peers, lambda: new_peer(next(more), self.device), **values)
+            return TEACHERS[name](self.peers, lambda: new_peer(next(more), first), **values)
 
         names = dict.fromkeys(edge.by for edge in c.edges)
         self.teachers = {name: teacher(name) for name in names}
         self._turns = Turns()  # a step and an answer never have the weights together
         self.moving: Moving = ""
         models = [peer.model for peer in self.peers]
-        self.lanes = Lanes(peers_at_once, places)
+        self._each_peer = SideBySide(self.peers, method, peers_at_once, compiled=compile)
         self.predictor = Predictor(
             models, method, self.memory, self.device, self._turns, self.lanes
         )
-        shared = _share_parts(self.peers)
-        if shared and len({*places}) > 1:
-            raise UserError(
-                "device: the peers' networks share parts, which cannot be on several devices; "
-                f"take device={str(self.device)!r}"
-            )
-        if c.peers == 1 or shared or compile:  # CUDA graphs are of one thread
-            self._take_turns()
+        for peer in self.peers:  # fused ones do not let torch count what they write
+            peer.optimizer.register_step_post_hook(self.predictor.after_optimizer_step)
+
+    @property
+    def lanes(self) -> Lanes:
+        """In which the peers compute; one of them if they take turns."""
+        return self._each_peer.lanes
 
     # --- learning
 
@@ -161,6 +161,8 @@ class OnlineLearner:
         off in the moment in which weights or images move, the learner says so until a checkpoint
         is loaded.
         """
+        if torch.is_inference_mode_enabled():
+            raise UserError("learn: torch.inference_mode() is on; learn outside of it")
         with self._turns:
             self._refuse_torn()
             raw = moved(checked_images(x, self.image_shape), self.device)
@@ -169,12 +171,12 @@ class OnlineLearner:
             self.method.check(batch, self.progress)
             if self.image_shape is None:
                 self.memory.check_room(raw)
-                self._check_heads(raw[:1])
-                self._check_classifiers(raw[:1])
+                check_networks(self, raw[:1])
             try:
                 return self._learn_all_or_nothing(raw, batch)
-            except _NotAlone:
-                self._take_turns()
+            except NotAlone:
+                self._each_peer.give_up()
+                self.predictor.lanes = self.lanes
                 return self._learn_all_or_nothing(raw, batch)
 
     def _learn_all_or_nothing(self, raw: Tensor, batch: LabelledImages) -> dict[str, float]:
@@ -185,9 +187,6 @@ class OnlineLearner:
             guard.done()
         self.moving = ""
         return losses
-
-    def _take_turns(self) -> None:
-        self.lanes = self.predictor.lanes = Lanes(1)
 
     def _refuse_torn(self) -> None:
         if self.moving:
@@ -248,18 +247,18 @@ class OnlineLearner:
         """Every peer's gradient of the method's own loss: what came of it, and the losses."""
         c = self.collaboration
 
-        def learn(peer: Peer) -> tuple[Outcome, dict[str, Tensor]]:
+        def learn(_: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, dict[str, Tensor]]:
             shown = draw if peer.device == self.device else moved(draw, peer.device)
-            outcome = self.method.loss(peer, shown)
-            self._check_declared(outcome, rows)
+            outcome = method.loss(peer, shown)
+            check_declared(outcome, self, rows)
             lessons = self._method_batch_lessons(outcome)
             peer.backward(c.base_weight * outcome.loss + c.lesson_weight * lessons)
             losses = {"base": outcome.loss.detach(), "lessons": lessons.detach()}
             return outcome._replace(answers=[]), losses  # their graph is spent
 
-        if c.method_batch_edges:  # the teacher's statistics go on with each batch that it is shown
-            return moved([learn(peer) for peer in self.peers], self.device)
-        return moved(self._each_peer(learn), self.device)
+        # the teacher's statistics go on with each batch that it is shown
+        ask = self._each_peer.in_turn if c.method_batch_edges else self._each_peer.map
+        return moved(ask(learn), self.device)
 
     def _learn_together(self, groups: Sequence[LabelledImages]) -> list[CollaborationLoss]:
         """Every peer's gradient of the collaborative loss; its parts.
@@ -269,15 +268,14 @@ class OnlineLearner:
         c = self.collaboration
         views = [c.chain(group.x, self.rngs["views"]) for group in groups]
 
-        def answer(peer: Peer) -> list[dict[int, Tensor]]:
+        def answer(_: int, peer: Peer, __: Method[Any]) -> list[dict[int, Tensor]]:
             return [logits_by_view(peer.model, c.student_views, shown) for shown in views]
 
-        said = list(zip(*self._each_peer(answer), strict=True))  # by group, then by peer
+        said = list(zip(*self._each_peer.map(answer), strict=True))  # by group, then by peer
         heard = moved(said, self.device)
         taught = [self._taught(Shown(x, list(by))) for x, by in zip(views, heard, strict=True)]
 
-        def learn(peer: Peer) -> CollaborationLoss:
-            i = self.peers.index(peer)
+        def learn(i: int, peer: Peer, _: Method[Any]) -> CollaborationLoss:
             lessons = [{name: to[i] for name, to in by.items()} for by in taught]
             here = zip(*moved((lessons, groups), peer.device), strict=True)
             parts = [
@@ -289,7 +287,7 @@ class OnlineLearner:
             peer.backward(loss.weighted(c))
             return CollaborationLoss(*(part.detach() for part in loss))
 
-        return moved(self._each_peer(learn), self.device)
+        return moved(self._each_peer.map(learn), self.device)
 
     def _taught(self, shown: Shown) -> dict[str, list[dict[int, Tensor]]]:
         """What each teacher says to each peer about a group, by view."""
@@ -299,30 +297,6 @@ class OnlineLearner:
             for name, teacher in self.teachers.items()
             if asked[name]
         }
-
-    def _each_peer(self, action: Callable[[Peer], R]) -> list[R]:
-        """What the action gives for every peer, side by side if that is asked for."""
-        before = self._shared_state()
-        found = self.lanes.map(action, self.peers)
-        if self.lanes.count > 1 and before != self._shared_state():
-            raise _NotAlone
-        return found
-
-    def _shared_state(self) -> tuple[Any, ...]:
-        """What peers must not change while they are side by side: generators, the method."""
-        return global_states(*self.devices), [*map(id, vars(self.method).values())]
-
-    def _check_declared(self, outcome: Outcome, rows: int) -> None:
-        """What is kept has been announced, so that a checkpoint can be looked through."""
-        method, stores, carries = self.method.name, self.method.stores, self.method.carries
-        if outcome.store.keys() != stores.keys():
-            raise UserError(f"{method}: stores {[*outcome.store]}, its `stores` says {[*stores]}")
-        if not outcome.carry.keys() <= carries.keys():
-            raise UserError(f"{method}: carries {[*outcome.carry]}, its `carries` {[*carries]}")
-        for name, value in outcome.store.items():
-            check_kept(f"{method}: what it stores as {name!r}", value, self, stores[name], rows)
-        for name, value in outcome.carry.items():
-            check_kept(f"{method}: what it carries as {name!r}", value, self, carries[name])
 
     def _method_batch_lessons(self, outcome: Outcome) -> Tensor:
         """Lessons on the batches that the method itself trained on."""
@@ -353,38 +327,6 @@ class OnlineLearner:
                 for peer in self.peers:
                     self.method.end_task(peer)
                 self.progress = self.progress.after_task()
-
-    def _check_heads(self, x: Tensor) -> None:
-        """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
-        classes = self.method.stream.num_classes
-        for i in range(len(self.peers)):
-            try:
-                answered = tuple(self.predictor.logits(x, peer=i).shape)
-            except RuntimeError as error:
-                raise UserError(
-                    f"network: does not take images of {tuple(x.shape[1:])} ({error}); see to its "
-                    "layers and feature_dim"
-                ) from error
-            if answered != (1, classes):
-                raise UserError(
-                    f"network: answers {answered[-1]} classes, the stream has {classes}; "
-                    f"make it with num_classes={classes}"
-                )
-
-    def _check_classifiers(self, x: Tensor) -> None:
-        """A network's `classify`, if it has one, is what it answers with. x: (1, 3, H, W)."""
-        if all(classifier_of(peer.model.net) is None for peer in self.peers):
-            return
-        try:
-            said = torch.stack(self.predictor.answers(x).logits).mean(dim=0)
-            fits = said.allclose(self.predictor.logits(x), equal_nan=True)
-        except (IndexError, RuntimeError, TypeError, ValueError):
-            fits = False
-        if not fits:
-            raise UserError(
-                "network: forward(x) must be classify(features(x)); if classify means something "
-                "else, give it another name"
-            )
 
     # --- answering
 
@@ -487,21 +429,6 @@ class OnlineLearner:
         """
         with self._turns:
             return checkpoint.load(self, user_path(path))
-
-
-class _NotAlone(Exception):  # noqa: N818
-    """Peers side by side have changed something that they share, so that bits would differ."""
-
-
-def _share_parts(peers: Sequence[Peer]) -> bool:
-    """Whether the networks of two peers have a module, or numbers, in common: these would race."""
-
-    def parts(network: PeerModel) -> set[int]:
-        tensors = (*network.parameters(), *network.buffers())
-        return {*map(id, network.modules())} | {t.untyped_storage().data_ptr() for t in tensors}
-
-    owned = [set().union(*map(parts, peer.networks)) - {0} for peer in peers]  # 0: no numbers
-    return sum(map(len, owned)) > len(set().union(*owned))
 
 
 def _on_the_host(losses: Mapping[str, Tensor]) -> dict[str, float]:

@@ -60,7 +60,9 @@ class Predictor:
     Either a step or an answer has the weights, never both; they take turns.
 
     The class means of the memory are kept until weights or memory change. Changes by hand are seen
-    where torch counts them: in place and by `load_state_dict`, but not through `.data`.
+    where torch counts them: in place and by `load_state_dict`. Those through `.data` or NumPy, by a
+    fused optimizer of your own, and of what is no tensor (a hook, `eps` of a layer) are not; call
+    `refresh()` after them.
 
     Args:
         models: those that answer; their mean is the answer.
@@ -68,7 +70,7 @@ class Predictor:
         memory: whose images give the class means.
         device: where answers are, wherever the models are.
         turns: taken by every step and every answer.
-        lanes: in which the models compute; one after the other by default.
+        lanes: in which the models compute.
     """
 
     def __init__(
@@ -78,12 +80,12 @@ class Predictor:
         memory: Memory,
         device: torch.device,
         turns: Turns,
-        lanes: Lanes | None = None,
+        lanes: Lanes,
     ) -> None:
         self.models, self.method, self.memory, self.device = models, method, memory, device
         self.image_shape: tuple[int, ...] | None = None  # known from the first batch on
         self._turns = turns
-        self.lanes = lanes or Lanes(1)
+        self.lanes = lanes
         self._twins: list[PeerModel] = []
         self._made_of: _Tensors | None = None
         self._means: tuple[object, ClassMeans] | None = None  # of which memory, and they
@@ -91,6 +93,10 @@ class Predictor:
     def refresh(self) -> None:
         """Look at the models anew: they have learnt, and a module may have put new tensors in."""
         self._twins, self._made_of, self._means = [], None, None
+
+    def after_optimizer_step(self, *_: object) -> None:
+        """Look at the models anew: an optimizer has taken a step."""
+        self.refresh()
 
     def predict(self, x: Array) -> Tensor:
         """The class of each image, (B,), by the method's rule."""
@@ -101,11 +107,11 @@ class Predictor:
         """(B, C): the mean of the peers' logits, or one peer's."""
         if peer is not None and not 0 <= peer < len(self.models):
             raise UserError(f"peer must be from 0 to {len(self.models) - 1}, got {peer}")
-        return _mean(self._ask(x, PeerModel.logits, peer))
+        return _mean(self._forward_eval(x, PeerModel.logits, peer))
 
     def features(self, x: Array) -> Tensor:
         """(B, D): the mean of the peers' features."""
-        return _mean(self._ask(x, PeerModel.features))
+        return _mean(self._forward_eval(x, PeerModel.features))
 
     def answers(self, x: Array, *, features: bool = True) -> PeerAnswers:
         """All that the peers say, in one pass over the images.
@@ -116,7 +122,7 @@ class Predictor:
         def answer(model: PeerModel, pixels: Tensor) -> tuple[Tensor, ...]:
             return model.answers(pixels) if features else (model.logits(pixels),)
 
-        said = self._ask(x, answer)
+        said = self._forward_eval(x, answer)
         logits = [torch.cat([own[0] for own in peer]) for peer in zip(*said, strict=True)]
         return PeerAnswers(
             logits, _mean([[own[1] for own in part] for part in said]) if features else None
@@ -160,24 +166,24 @@ class Predictor:
         return ClassMeans(held, means[held])
 
     @torch.no_grad()
-    def _ask(
-        self, x: Array, question: Callable[[PeerModel, Tensor], R], peer: int | None = None
+    def _forward_eval(
+        self, x: Array, forward: Callable[[PeerModel, Tensor], R], peer: int | None = None
     ) -> list[list[R]]:
-        """What each model says, or one peer's, for each part of the images."""
+        """What each model gives, or one peer's, for each part of the images."""
         raw = checked_images(x, self.image_shape)
         with self._turns:
-            asked = self._evaluating()
-            asked = asked if peer is None else [asked[peer]]
+            models = self._evaluating()
+            models = models if peer is None else [models[peer]]
 
-            def say(part: Tensor) -> list[R]:
+            def by_model(part: Tensor) -> list[R]:
                 pixels = images(moved(part, self.device))
 
-                def ask(twin: PeerModel) -> R:
-                    return question(twin, moved(pixels, twin.device))
+                def one(model: PeerModel) -> R:
+                    return forward(model, moved(pixels, model.device))
 
-                return moved(self.lanes.map(ask, asked), self.device)
+                return moved(self.lanes.map(one, models), self.device)
 
-            return [say(part) for part in raw.split(EVAL_BATCH)]
+            return [by_model(part) for part in raw.split(EVAL_BATCH)]
 
     def _evaluating(self) -> list[PeerModel]:
         """Twins of the models in evaluation mode, which share every parameter and buffer."""

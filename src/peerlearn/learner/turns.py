@@ -5,7 +5,7 @@ from collections import deque
 from types import TracebackType
 
 from peerlearn.errors import UserError
-from peerlearn.peer.lanes import in_a_lane
+from peerlearn.peer.lanes import waiting_caller
 
 _HANDED_OVER = -1  # no thread has this number
 
@@ -28,12 +28,12 @@ class Turns:
         self._depth = 0
 
     def __enter__(self) -> None:
-        if in_a_lane():  # whose step has the turn, and waits for the lane
+        me, caller = threading.get_ident(), waiting_caller()
+        if caller is not None and self._holder == caller:  # its step has the turn
             raise UserError(
-                "a learner cannot be asked from within a step of peers side by side; build it with "
-                "peers_at_once=1"
+                "a learner cannot be asked from within its own step while peers are side by side; "
+                "build it with peers_at_once=1, or run it with --threads 1"
             )
-        me = threading.get_ident()
         if self._holder != me:
             with self._guard:
                 gate = threading.Lock()

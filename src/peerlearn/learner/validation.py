@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from peerlearn.errors import UserError
-from peerlearn.methods.interface import Shape
+from peerlearn.methods.interface import Outcome, Shape
+from peerlearn.nets.base import classifier_of
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.settings import nest
@@ -181,6 +182,61 @@ def _check_memory(
         for name, kept in learner.method.stores.items():
             check_kept(f"memory.columns.{name}", columns[name], learner, kept, rows=len(y))
     learner.memory.check_state(nest(state), learner.method.stream.num_classes)
+
+
+def check_declared(outcome: Outcome, learner: "OnlineLearner", rows: int) -> None:
+    """What a method keeps has been announced, so that a checkpoint can be looked through."""
+    method = learner.method
+    if outcome.store.keys() != method.stores.keys():
+        raise UserError(
+            f"{method.name}: stores {[*outcome.store]}, its `stores` says {[*method.stores]}"
+        )
+    if not outcome.carry.keys() <= method.carries.keys():
+        raise UserError(
+            f"{method.name}: carries {[*outcome.carry]}, its `carries` {[*method.carries]}"
+        )
+    for name, value in outcome.store.items():
+        what = f"{method.name}: what it stores as {name!r}"
+        check_kept(what, value, learner, method.stores[name], rows)
+    for name, value in outcome.carry.items():
+        what = f"{method.name}: what it carries as {name!r}"
+        check_kept(what, value, learner, method.carries[name])
+
+
+def check_networks(learner: "OnlineLearner", x: Tensor) -> None:
+    """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
+    classes = learner.method.stream.num_classes
+    for i in range(len(learner.peers)):
+        try:
+            answered = tuple(learner.predictor.logits(x, peer=i).shape)
+        except RuntimeError as error:
+            raise UserError(
+                f"network: does not take images of {tuple(x.shape[1:])} ({error}); see to its "
+                "layers and feature_dim"
+            ) from error
+        if answered != (1, classes):
+            raise UserError(
+                f"network: answers {answered[-1]} classes, the stream has {classes}; "
+                f"make it with num_classes={classes}"
+            )
+    if any(classifier_of(peer.model.net) is not None for peer in learner.peers):
+        _check_classifiers(learner, x)
+
+
+def _check_classifiers(learner: "OnlineLearner", x: Tensor) -> None:
+    """A network's `classify` is what it answers with. x: (1, 3, H, W)."""
+    problem = UserError(
+        "network: forward(x) must be classify(features(x)); if classify means something else, "
+        "give it another name"
+    )
+    try:
+        said = torch.stack(learner.predictor.answers(x).logits).mean(dim=0)
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise problem from error
+    if said.shape != (1, learner.method.stream.num_classes) or not said.allclose(
+        learner.predictor.logits(x), equal_nan=True
+    ):
+        raise problem
 
 
 def check_kept(

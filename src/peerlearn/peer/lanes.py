@@ -19,9 +19,10 @@ R = TypeVar("R")
 _here = threading.local()
 
 
-def in_a_lane() -> bool:
-    """Whether the present thread is a lane, whose caller waits for it."""
-    return getattr(_here, "is_lane", False)
+def waiting_caller() -> int | None:
+    """Of a thread that is a lane, the number of the thread that waits for it; None for others."""
+    caller: int | None = getattr(_here, "caller", None)
+    return caller
 
 
 class Lanes:
@@ -54,12 +55,13 @@ class Lanes:
         interrupt, nothing is under way any more.
         """
         count = min(self.count, len(items))
-        if count <= 1 or in_a_lane():
+        if count <= 1 or waiting_caller() is not None:
             return [action(item) for item in items]
-        lanes, grad = self._ready(), torch.is_grad_enabled()
+        lanes, grad, me = self._ready(), torch.is_grad_enabled(), threading.get_ident()
         streams = self._streams.waiting_for_caller()
 
         def act(number: int) -> R:
+            _here.caller = me
             with torch.set_grad_enabled(grad), streams(number):
                 return action(items[number])
 
@@ -70,8 +72,10 @@ class Lanes:
             for job in jobs:
                 job.wait()
         finally:
-            _end(jobs)
-            self._streams.caller_waits()
+            try:
+                _end(jobs)
+            finally:
+                self._streams.caller_waits()
         return [job.result() for job in jobs]
 
     def _ready(self) -> "list[_Lane]":
@@ -88,7 +92,7 @@ class _Job(Generic[R]):
 
     def __init__(self, action: Callable[[int], R], number: int) -> None:
         self._action, self._number = action, number
-        self._taken: dict[str, str] = {}
+        self._taken: dict[str, str] = {}  # its setdefault decides at one stroke, without a lock
         self._under_way = threading.Lock()
         self._under_way.acquire()
         self._ended = False
@@ -112,7 +116,7 @@ class _Job(Generic[R]):
 
     def wait(self) -> None:
         """Until it has ended."""
-        while not self._ended:
+        while not self._ended:  # not for ever at a stretch: Ctrl-C would have to wait
             self._under_way.acquire(timeout=0.1)
 
     def result(self) -> R:
@@ -150,7 +154,6 @@ class _Lane:
 
 
 def _work(jobs: "SimpleQueue[_Job[Any] | None]", threads: int) -> None:
-    _here.is_lane = True
     torch.set_num_threads(threads)
     torch.get_num_threads()  # makes it this thread's own; otherwise the next one to set wins
     while (job := jobs.get()) is not None:

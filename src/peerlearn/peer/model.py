@@ -85,9 +85,9 @@ class PeerModel(nn.Module):
 
         In `channels_last`, the CPU's gradient of a strided 1x1 convolution of fewer than 16
         channels writes beyond its scratch memory for images from 46 pixels on, which may end the
-        process: such networks keep the default layout there.
+        process: networks that have such a layer, or may have, keep the default layout there.
         """
-        if device.type == "cpu" and any(map(_overruns, self.modules())):
+        if device.type == "cpu" and any(map(_may_overrun, self.modules())):
             if self.wanted == "channels_last":
                 raise UserError(
                     "layout channels_last may end the process: on a CPU it is not safe for "
@@ -188,10 +188,11 @@ def _compiled(device: torch.device) -> Features:
     return lambda net, images: replayed(net, images).clone()  # the next replay writes over it
 
 
-def _overruns(module: nn.Module) -> bool:
-    return (
-        isinstance(module, nn.Conv2d)
-        and max(module.kernel_size) == 1
-        and max(module.stride) > 1
-        and module.in_channels // module.groups < SAFE_CHANNELS
-    )
+def _may_overrun(module: nn.Module) -> bool:
+    """Whether a module has a convolution that is not safe; of a module of others nobody knows."""
+    small = [
+        weight
+        for weight in module.parameters(recurse=False)
+        if weight.ndim == 4 and weight.shape[2:] == (1, 1) and weight.shape[1] < SAFE_CHANNELS
+    ]
+    return bool(small) and (type(module) is not nn.Conv2d or max(module.stride) > 1)

@@ -5,7 +5,6 @@ program, `python -m peerlearn.peer.probe WIDTH`, this module is the process that
 """
 
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ from torch.nn import functional as F
 
 from peerlearn.nets.resnet import ResNet18
 from peerlearn.peer.model import SAFE_CHANNELS, PeerModel, Precision
+from peerlearn.runtime import child_environment
 
 COMMAND = (sys.executable, "-P", "-m", "peerlearn.peer.probe")
 TIMEOUT = 120.0  # seconds; importing torch on a busy machine takes some of them
@@ -56,11 +56,10 @@ def bf16_trial(width: int | None = None) -> Trial:
 
 
 def _try(width: int) -> Trial:
-    paths = os.pathsep.join(map(str, sys.path))  # what this process can import, the child can
     try:
         ended = subprocess.run(
             [*COMMAND, str(width)],
-            env={**os.environ, "PYTHONPATH": paths},
+            env=child_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT,
