@@ -65,7 +65,7 @@ def test_peers_on_two_devices_learn_as_on_one(name: str) -> None:
     assert places == [{"pretend:0"}, {"pretend:1"}]
     assert there.losses == here.losses
     assert differences(there.learner, here.learner) == []
-    assert there.waits <= 2
+    assert there.waits == WAITS[name.partition("+")[0]]
 
 
 def test_peers_side_by_side_on_two_devices_learn_and_answer_as_in_turn() -> None:

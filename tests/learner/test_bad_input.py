@@ -107,6 +107,8 @@ def test_plain_replay_needs_no_boundaries(method: str, stream: ClassStream) -> N
         ({"updates": 0}, "updates must be at least 1"),
         ({"precision": "fp16"}, "needs device='cuda'"),
         ({"precision": "int8"}, "fp32, bf16 or fp16"),
+        ({"device": None}, "device: need a name such as cpu or cuda:0, got None"),
+        ({"device": [0]}, "device: need a name such as cpu or cuda:0, got 0"),
         ({"device": "meta"}, "device 'meta' cannot be used .*take cpu"),
         ({"device": "nonsense"}, "device 'nonsense' cannot be used .*take cpu"),
         ({"profile": "mine"}, "no profile 'mine'; known: paper, authors"),

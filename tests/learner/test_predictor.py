@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Build, same, tensors
+from conftest import Build, learn_some, same, tensors
 from torch import Tensor, nn
 
 from peerlearn import (
@@ -499,3 +499,19 @@ def test_a_head_of_the_methods_own_answers_learns_and_is_saved(
     one.save(tmp_path)
     two.load(tmp_path)
     assert torch.equal(one.logits(stream.test_sets[0].x), two.logits(stream.test_sets[0].x))
+
+
+def test_class_means_are_those_of_the_weights_after_any_step_of_a_peer(
+    build: Build, stream: ClassStream
+) -> None:
+    learner = build("er", memory=20)
+    learn_some(learner, stream, 3)
+    x = stream.test_sets[0].x
+    before = learner.predictor.class_means().means
+    (peer,) = learner.peers
+    peer.backward(peer.logits(torch.rand(4, 3, *x.shape[2:])).square().mean())
+    peer.step()  # by hand, with the fused optimizer that torch does not count
+    after = learner.predictor.class_means().means
+    assert not after.equal(before)
+    learner.predictor.refresh()
+    assert learner.predictor.class_means().means.equal(after)

@@ -1,6 +1,8 @@
 """Peers side by side learn what they learn in turn, to the bit, whatever happens on the way."""
 
+import gc
 import time
+import weakref
 from functools import partial
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 import torch
 from conftest import Build, learn_some, tensors
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from peerlearn import (
     ClassStream,
@@ -269,3 +272,59 @@ def test_a_loss_that_is_not_finite_stops_both(build: Build, stream: ClassStream)
     after = tensors(learner)
     unequal = [n for n in before if not torch.equal(before[n].nan_to_num(), after[n].nan_to_num())]
     assert unequal == []
+
+
+class Gathers(ER):
+    """ER that changes what it holds in place."""
+
+    name = "gathers"
+
+    def __init__(self, stream: StreamInfo) -> None:
+        super().__init__(stream)
+        self.sum, self.calls = torch.zeros(()), list[int]()
+
+    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+        outcome = super().loss(peer, draw)
+        self.sum.add_(outcome.loss.detach())
+        self.calls.append(len(draw.groups))
+        return outcome
+
+
+def test_peers_whose_method_changes_what_it_holds_take_turns(stream: ClassStream) -> None:
+    learners = learners_of(Gathers)
+    with pytest.warns(RuntimeWarning, match="take turns from now on"):
+        learn_alike(learners, list(stream.tasks[0].batches())[:3])
+    assert learners[1].lanes.count == 1
+
+
+def test_whoever_counts_operations_sees_all_of_a_step(build: Build, stream: ClassStream) -> None:
+    counts = []
+    for at_once in (1, 2):
+        learner = build("er+ccldc", peers_at_once=at_once)
+        learn_some(learner, stream, 2)
+        with FlopCounterMode(display=False) as counter:
+            learner.learn(*next(iter(stream.tasks[0].batches())))
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0
+
+
+def test_a_learner_ends_with_its_threads_when_nobody_holds_it(
+    build: Build, stream: ClassStream
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        learner = build("er+ccldc", peers_at_once=64)
+        learn_some(learner, stream, 2)
+        assert learner.lanes.count == 2
+        gone = weakref.ref(learner)
+        del learner
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_learning_is_refused_in_inference_mode(build: Build, stream: ClassStream) -> None:
+    batch = next(iter(stream.tasks[0].batches()))
+    with torch.inference_mode(), pytest.raises(UserError, match="inference_mode"):
+        build("er").learn(*batch)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from peerlearn.errors import UserError
-from peerlearn.peer.lanes import Lanes
+from peerlearn.peer.lanes import Abandoned, Lanes
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -150,3 +150,20 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 def test_a_number_that_is_none_is_refused(count: object) -> None:
     with pytest.raises(UserError, match="peers_at_once"):
         Lanes(count)  # type: ignore[arg-type]
+
+
+def test_whoever_interrupts_again_and_again_does_not_wait_for_what_hangs() -> None:
+    free = threading.Event()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupted)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    try:
+        with pytest.raises(Abandoned):
+            Lanes(2).map(lambda x: x or free.wait(), [0, 1])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        free.set()

@@ -135,3 +135,31 @@ def test_a_step_that_ends_its_process_would_be_found() -> None:
         [line] = SWEEP["sweep"](some)
     assert "width=2, size=16" in line
     assert line.endswith("exit code -9")
+
+
+class Functional(nn.Module):
+    """A network of somebody else's, whose convolution is no module."""
+
+    feature_dim = 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.rand(8, 3, 1, 1))
+        self.head = nn.Linear(8, 4)
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.conv2d(x, self.kernel, stride=2).mean(dim=(2, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.head(self.features(x))
+        return found
+
+
+def test_a_network_of_others_that_may_have_such_a_convolution_keeps_the_default_layout() -> None:
+    norm = nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 8, 1, stride=2))
+    net = nn.Sequential(norm, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    net.feature_dim, net.features = 8, net.forward  # type: ignore[assignment]
+    for made in (Functional(), net):
+        model = PeerModel(made)
+        model.settle(CPU)
+        assert model.layout == torch.contiguous_format

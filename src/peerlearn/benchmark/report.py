@@ -260,8 +260,8 @@ def described(found: Mapping[str, Any]) -> str:
     load = "" if found["load_before"] is None else f", load {found['load_before']:.1f} at the start"
     return (
         f"{found['processor']} ({found['instructions']}), {found['cores']} cores{load}; "
-        f"threads: {found['threads']}, fp32, torch {found['torch']}, Python {found['python']}, "
-        f"peerlearn {found['peerlearn']}."
+        f"threads: {found['threads']} unless a table says otherwise, fp32, torch {found['torch']}, "
+        f"Python {found['python']}, peerlearn {found['peerlearn']}."
     )
 
 

@@ -28,7 +28,10 @@ def add(commands: Commands) -> None:
         "--width", type=_widths, default=(16,), help="of the network, such as 16 or 16,64 (16)"
     )
     parser.add_argument(
-        "--threads", type=_count(MOST_THREADS), default=0, help="of the processor (a run's choice)"
+        "--threads",
+        type=_count(MOST_THREADS),
+        default=0,
+        help="for all but auto, which compares several (what a run of er would choose now)",
     )
     parser.add_argument(
         "--rounds", type=_count(MOST_ROUNDS), default=0, help="times of each (as many as fit)"
@@ -56,7 +59,8 @@ def act(args: argparse.Namespace) -> None:
         base = split_name(name)[0]
         if base not in METHODS and ":" not in base:
             problem = f"there is no part or method {base!r:.60}"
-            raise UserError(did_you_mean(problem, base, [*PARTS, *METHODS]))
+            listing = "peerlearn benchmark --help, and peerlearn list"
+            raise UserError(did_you_mean(problem, base, [*PARTS, *METHODS], listing))
         Parts.find(name)
     if sys.stderr.isatty() and not args.what:
         print(TAKES, file=sys.stderr)

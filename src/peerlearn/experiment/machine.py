@@ -129,8 +129,12 @@ def choose_threads(
     fastest = min(seconds.values())
     chosen = next(way for way in fitting if seconds[way] <= NEAR * fastest)
     ratios = {way: taken / seconds[chosen] for way, taken in seconds.items() if way != chosen}
-    why = "; ".join(f"{way}: {ratio:.2f} times as long" for way, ratio in ratios.items())
+    why = "; ".join(f"{way}: {_times(ratio)}" for way, ratio in ratios.items())
     return Choice(chosen, why or "for lack of memory", seconds)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f} times as long" if ratio > NEAR else f"about as long, {ratio:.2f} times"
 
 
 def _measured(found: list[Threads], models: list[PeerModel], x: Tensor) -> dict[Threads, float]:

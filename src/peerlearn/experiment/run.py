@@ -141,6 +141,8 @@ def _choose(
     trial = make_learner(resolved, stream, config, peers)
     x = next(stream.tasks[0].batches()).x
     rows = len(x) + min(trial.method.settings.replay_batch, resolved.memory)
+    if not (resolved.machine.threads or resolved.machine.peer_threads):
+        watcher.note("trying how many threads are fastest; --threads says it without a trial")
     choice = choose_threads(trial, x.shape[1:], rows, resolved.machine)
     if choice.seconds:
         watcher.note(f"{label(config)}: {choice}")

@@ -37,21 +37,25 @@ class MemorySettings(Settings):
 class MachineSettings(Settings):
     """Where a run takes place; a run that is resumed stays as it began."""
 
-    device: str = setting("cpu", "cpu or cuda; cuda:0,cuda:1 for a device for each peer")
+    device: str = setting("cpu", "cpu or cuda; cuda:0,cuda:1: a device for each peer")
     precision: Literal[Precision, "auto"] = setting(
-        "fp32", "of arithmetic; fp16 on cuda only, auto is bf16 where that is faster"
+        "fp32", "of the networks; fp16 on cuda only; auto: bf16 if it is 1.15 times as fast"
     )
-    layout: Layout = setting("auto", "of images and weights; auto is the fast one where it is safe")
-    compile: bool = setting(False, "let torch.compile make the networks, on cuda with CUDA graphs")
-    threads: int = setting(0, "of the processor, in all; 0 measures what is fastest", ge=0, le=1024)
-    peer_threads: int = setting(0, "of each peer; 0 shares them out", ge=0, le=1024)
+    layout: Layout = setting(
+        "auto", "of images and weights in memory; auto: channels_last where that is safe"
+    )
+    compile: bool = setting(False, "compile networks with torch.compile, on cuda with CUDA graphs")
+    threads: int = setting(
+        0, "in all; 0: try at the start, keep the fastest", ge=0, le=1024
+    )
+    peer_threads: int = setting(0, "threads per peer; 0: all of them shared out", ge=0, le=1024)
 
     @model_validator(mode="after")
     def _suffice(self) -> Self:
         if 0 < self.threads < self.peer_threads:
             raise ValueError(
                 f"peer_threads of each peer cannot be more than threads, which are in all; got "
-                f"{self.peer_threads} and {self.threads}"
+                f"{self.peer_threads} and {self.threads}: give one of them, or more threads"
             )
         return self
 

@@ -162,7 +162,7 @@ def _usable_device(device: str | torch.device, precision: str) -> torch.device:
             probe = torch.zeros((), device=device)
             found, _ = probe.device, probe.item()  # not every device has values: "meta" has none
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].partition(" at start of device string")[0]
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); take cpu") from error
     if precision == "bf16" and found.type == "cpu":
         if fault := bf16_trial().fault:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from torch import Tensor
 
+from peerlearn.peer.lanes import Abandoned
 from peerlearn.peer.peer import State, prefixed
 from peerlearn.settings import flatten
 
@@ -48,7 +49,9 @@ class AllOrNothing:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         learner = self.learner
-        if kind is not None and not self.is_done:
+        if kind is not None and issubclass(kind, Abandoned):
+            learner.moving = "weights"  # some peer may still be computing
+        elif kind is not None and not self.is_done:
             for peer in learner.peers:
                 peer.optimizer.zero_grad(set_to_none=True)
             if learner.moving not in _NOT_IN[self.scope]:

@@ -16,6 +16,8 @@ from peerlearn.errors import UserError
 T = TypeVar("T")
 R = TypeVar("R")
 
+PATIENCE = 3  # interrupts after which nobody waits any longer
+
 _here = threading.local()
 
 
@@ -23,6 +25,10 @@ def waiting_caller() -> int | None:
     """Of a thread that is a lane, the number of the thread that waits for it; None for others."""
     caller: int | None = getattr(_here, "caller", None)
     return caller
+
+
+class Abandoned(KeyboardInterrupt):
+    """Somebody would not wait for a computation to end; it may still be under way."""
 
 
 class Lanes:
@@ -52,7 +58,7 @@ class Lanes:
         """The action's results in the order of the items, once all have ended.
 
         The first error in that order is raised. When this returns or raises, be it for an
-        interrupt, nothing is under way any more.
+        interrupt, nothing is under way any more; unless it raises `Abandoned`, for the third one.
         """
         count = min(self.count, len(items))
         if count <= 1 or waiting_caller() is not None:
@@ -128,17 +134,19 @@ class _Job(Generic[R]):
 
 def _end(jobs: Sequence[_Job[Any]]) -> None:
     """See that nothing is under way and nothing will be, whatever interrupts."""
-    interrupt: BaseException | None = None
+    interrupts: list[BaseException] = []
     waiting = list(jobs)
     while waiting:
         try:
             if not waiting[-1].taken_by("nobody"):
                 waiting[-1].wait()
             waiting.pop()
-        except BaseException as error:  # noqa: BLE001 - who takes a step back must be alone
-            interrupt = interrupt or error
-    if interrupt is not None:
-        raise interrupt
+        except BaseException as error:  # who takes a step back must be alone
+            interrupts.append(error)
+            if len(interrupts) == PATIENCE:
+                raise Abandoned from error
+    if interrupts:
+        raise interrupts[0]
 
 
 class _Lane:

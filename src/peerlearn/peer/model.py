@@ -190,9 +190,10 @@ def _compiled(device: torch.device) -> Features:
 
 def _may_overrun(module: nn.Module) -> bool:
     """Whether a module has a convolution that is not safe; of a module of others nobody knows."""
-    small = [
-        weight
+    if isinstance(module, nn.Conv2d):
+        few = module.in_channels // module.groups < SAFE_CHANNELS
+        return few and max(module.kernel_size) == 1 and max(module.stride) > 1
+    return any(
+        weight.ndim == 4 and weight.shape[2:] == (1, 1) and weight.shape[1] < SAFE_CHANNELS
         for weight in module.parameters(recurse=False)
-        if weight.ndim == 4 and weight.shape[2:] == (1, 1) and weight.shape[1] < SAFE_CHANNELS
-    ]
-    return bool(small) and (type(module) is not nn.Conv2d or max(module.stride) > 1)
+    )
