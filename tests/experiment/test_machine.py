@@ -1,7 +1,7 @@
 """How a run uses the processor: what is asked for, what is measured, what a resumed run keeps."""
 
-import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -316,17 +316,23 @@ class TestARun:
     def test_holds_one_learner_at_a_time(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        made: list[weakref.ref[OnlineLearner]] = []
         alive: list[int] = []
-        learn = run._Run._learn_task
+        make, learn = run.make_learner, run._Run._learn_task
 
-        def noted(self: Any, *words: Any) -> None:
-            found = [o for o in gc.get_objects() if type(o) is OnlineLearner]
-            alive.append(sum(o.method.name == "er_ace" for o in found))
+        def noted(*words: Any) -> OnlineLearner:
+            learner = make(*words)
+            made.append(weakref.ref(learner))
+            return learner
+
+        def counted(self: Any, *words: Any) -> None:
+            alive.append(sum(ref() is not None for ref in made))
             learn(self, *words)
 
-        gc.collect()
-        monkeypatch.setattr(run._Run, "_learn_task", noted)
+        monkeypatch.setattr(run, "make_learner", noted)
+        monkeypatch.setattr(run._Run, "_learn_task", counted)
         assert run_freely(tmp_path) == 0
+        assert len(made) == 3  # one to see that it can be, one to try threads with, and the run's
         assert set(alive) == {1}
 
     def test_never_has_more_peers_at_once_than_cores(
