@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -129,12 +130,13 @@ def test_its_threads_end_with_it() -> None:
     assert [jobs() for jobs in held] == [None] * 3
 
 
-def _in_child(lanes: Lanes, answer: "multiprocessing.SimpleQueue[list[int]]") -> None:
-    answer.put(lanes.map(int, [1, 2]))
+def _in_child(lanes: Lanes, answer: Any) -> None:
+    me = threading.get_ident()
+    answer.put(lanes.map(lambda x: (x, threading.get_ident() == me), [1, 2]))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_has_threads_of_its_own() -> None:
+def test_in_a_forked_process_it_is_one_after_the_other() -> None:
     lanes = Lanes(2)
     assert lanes.map(int, [1, 2]) == [1, 2]
     context = multiprocessing.get_context("fork")
@@ -143,7 +145,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     child.start()
     child.join(30)
     assert child.exitcode == 0
-    assert answer.get() == [1, 2]
+    assert answer.get() == [(1, True), (2, True)]
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])

@@ -18,6 +18,10 @@ R = TypeVar("R")
 
 PATIENCE = 3  # interrupts after which nobody waits any longer
 
+# Of processes that were forked when torch had computed, one in some 400 ended by a signal in its
+# first convolutions in two threads, so there it is one after the other.
+_PROCESS = os.getpid()
+
 _here = threading.local()
 
 
@@ -36,7 +40,8 @@ class Lanes:
 
     Numbers depend on how many threads torch takes for one computation. That number, and whether
     gradients are wanted, a lane has from the thread that asks; how many lanes there are changes no
-    number. What the items share must not change meanwhile.
+    number. What the items share must not change meanwhile. In a forked process it is one after the
+    other.
 
     Args:
         count: computations at a time; 1 for one after the other in the calling thread.
@@ -52,7 +57,7 @@ class Lanes:
         self.count = count
         self._streams = _Streams(devices)
         self._lanes: list[_Lane] = []
-        self._made_for: tuple[int, int] | None = None  # process and threads per computation
+        self._made_for = 0  # threads per computation
 
     def map(self, action: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """The action's results in the order of the items, once all have ended.
@@ -61,7 +66,7 @@ class Lanes:
         interrupt, nothing is under way any more; unless it raises `Abandoned`, for the third one.
         """
         count = min(self.count, len(items))
-        if count <= 1 or waiting_caller() is not None:
+        if count <= 1 or waiting_caller() is not None or os.getpid() != _PROCESS:
             return [action(item) for item in items]
         lanes, grad, me = self._ready(), torch.is_grad_enabled(), threading.get_ident()
         streams = self._streams.waiting_for_caller()
@@ -85,10 +90,10 @@ class Lanes:
         return [job.result() for job in jobs]
 
     def _ready(self) -> "list[_Lane]":
-        """Lanes with as many threads per computation as the caller; made anew after a fork."""
-        wanted = (os.getpid(), torch.get_num_threads())
+        """Lanes with as many threads per computation as the caller."""
+        wanted = torch.get_num_threads()
         if self._made_for != wanted:
-            self._lanes = [_Lane(wanted[1]) for _ in range(self.count)]
+            self._lanes = [_Lane(wanted) for _ in range(self.count)]
             self._made_for = wanted
         return self._lanes
 
