@@ -192,6 +192,13 @@ def begun(out: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
         assert run_freely(out, *words) == 130
 
 
+def forget(out: Path, word: str) -> None:
+    """Take all lines with a word out of a run's record."""
+    record = folder(out) / "config.yaml"
+    lines = record.read_text().splitlines(keepends=True)
+    record.write_text("".join(line for line in lines if word not in line))
+
+
 def resumed(out: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Threads:
     """How the run would compute when it goes on."""
     computed: list[Threads] = []
@@ -266,9 +273,7 @@ class TestARun:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         begun(tmp_path, monkeypatch, "--threads", "2")
-        record = folder(tmp_path) / "config.yaml"
-        lines = record.read_text().splitlines(keepends=True)
-        record.write_text("".join(line for line in lines if "peer_threads" not in line))
+        forget(tmp_path, "peer_threads")
         assert resumed(tmp_path, monkeypatch, *words) == found
 
     @pytest.mark.parametrize(
@@ -295,9 +300,7 @@ class TestARun:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         begun(tmp_path, monkeypatch, "--threads", "1")
-        record = folder(tmp_path) / "config.yaml"
-        lines = record.read_text().splitlines(keepends=True)
-        record.write_text("".join(line for line in lines if "threads" not in line))
+        forget(tmp_path, "threads")
         assert resumed(tmp_path, monkeypatch) == IN_TURN
 
     def test_is_measured_with_as_many_images_as_its_steps_have(

@@ -23,7 +23,7 @@ from peerlearn.learner.online import OnlineLearner
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.read import checked, damaged
 from peerlearn.records.schema import Config, Saved
-from peerlearn.runtime import keep_freed_memory, peak_memory, reset_peak_memory
+from peerlearn.runtime import available_threads, keep_freed_memory, peak_memory, reset_peak_memory
 from peerlearn.storage import Log
 from peerlearn.stream.base import Stream
 
@@ -141,7 +141,8 @@ def _choose(
     trial = make_learner(resolved, stream, config, peers)
     x = next(stream.tasks[0].batches()).x
     rows = len(x) + min(trial.method.settings.replay_batch, resolved.memory)
-    if not (resolved.machine.threads or resolved.machine.peer_threads):
+    given = resolved.machine.threads or resolved.machine.peer_threads
+    if not given and trial.device.type == "cpu" and available_threads() > 1:
         watcher.note("trying how many threads are fastest; --threads says it without a trial")
     choice = choose_threads(trial, x.shape[1:], rows, resolved.machine)
     if choice.seconds:

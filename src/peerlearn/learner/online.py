@@ -61,9 +61,9 @@ class OnlineLearner:
             long to begin with and changes last digits. Peers then take turns.
         peers_at_once: peers that compute side by side, each with as many threads as torch has;
             changes no number. Torch takes all cores for one, so `torch.set_num_threads(1)` goes
-            with it. Peers that share parts of their networks take turns nevertheless; so do peers
-            that are seen to draw from torch's global generator (dropout), or whose method assigns
-            to itself, from then on and with a warning.
+            with it. Peers in a forked process, and those that share parts of their networks, take
+            turns nevertheless; so do peers that are seen to draw from torch's global generator
+            (dropout), or whose method assigns to itself, from then on and with a warning.
 
     >>> from peerlearn import StreamInfo, small_net
     >>> from peerlearn.methods import ER
