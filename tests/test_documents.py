@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from peerlearn import documents
 from peerlearn.documents import (
     Unreadable,
     from_json,
@@ -30,6 +31,8 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(
         ("[" * 5000, "nested too deeply"),
         ("[" * 40 + "]" * 40, "nested too deeply"),
         ("a: " + "{a: " * 40 + "1" + "}" * 40, "nested too deeply"),
+        ("- " * 30_000, "nested too deeply"),
+        ("? " * 30_000, "nested too deeply"),
         ("a: &a [*a]", "holds itself"),
         ("lr: 1\nlr: 2", "has 'lr' a second time in line 2"),
         ("lr: " + "9" * 400, "over 300 digits"),
@@ -78,6 +81,30 @@ def test_what_is_within_bounds_is_read() -> None:
     text = "base: &base {lr: 0.1}\nhere: {<<: *base, width: 16}\nagain: *base"
     assert from_yaml(text)["here"] == {"lr": 0.1, "width": 16}
     assert yaml_node("a: 1\nb: 2").value[1][0].start_mark.line == 1
+
+
+def test_rows_of_numbers_are_looked_at_too() -> None:
+    assert from_json("[[1, 2], [3, 4], [0.5, null]]") == [[1, 2], [3, 4], [0.5, None]]
+    for row in ("1, 9{}", "9{}, 0.5", "-9{}, 2", "true, 9{}"):
+        with pytest.raises(Unreadable, match="over 300 digits"):
+            from_json(f"[[{row.format('9' * 300)}]]")
+
+
+def test_yaml_has_one_meaning_with_and_without_its_c_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts = ["lr: 0.1\nname: yes", 'name: "\\ud800"', "\ufeffa: 1", "a: 1\u2028b: 2", "- [{}]",
+             "a: b: c", "a: *x", "a: \x1b", "a: 1\na: 2", "[", "", "!!binary aGk="]  # fmt: skip
+
+    def outcome(text: str) -> str:
+        try:
+            return repr(from_yaml(text))
+        except Unreadable as error:
+            return str(error)
+
+    with_it = [outcome(text) for text in texts]
+    monkeypatch.setattr(documents, "_FAST", None)
+    assert [outcome(text) for text in texts] == with_it
 
 
 def test_a_long_file_and_a_pipe_are_refused(tmp_path: Path) -> None:

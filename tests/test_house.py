@@ -11,7 +11,8 @@ import pytest
 HOME = Path(__file__).parents[1] / "src" / "peerlearn"
 FLOORS = [  # from the ground up; a floor imports those below it, never a neighbour
     ["errors"],
-    ["units", "settings", "storage", "documents", "lazy", "registry", "runtime", "devices"],
+    ["units", "settings", "storage", "documents", "leases"],
+    ["lazy", "registry", "runtime", "devices"],
     ["data"],
     ["stream"],
     ["augment", "losses", "memory", "nets"],
@@ -23,6 +24,7 @@ FLOORS = [  # from the ground up; a floor imports those below it, never a neighb
     ["records"],
     ["experiment"],
     ["benchmark"],
+    ["studies"],
     ["results"],
     ["report"],
     ["cli"],
@@ -75,5 +77,11 @@ def test_an_upward_import_would_be_found() -> None:
 def test_records_results_pages_and_the_command_come_without_torch() -> None:
     light = [m for m in modules() if m.partition(".")[0] in WITHOUT_TORCH]
     names = ", ".join(f"peerlearn.{module}" for module in light)
+    code = f"import sys, {names}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nodes_of_a_cluster_and_status_do_without_torch() -> None:
+    names = "peerlearn.studies.cluster, peerlearn.studies.picture, peerlearn.studies.state"
     code = f"import sys, {names}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -50,6 +50,23 @@ def test_a_log_grows_and_knows_its_size(tmp_path: Path) -> None:
     assert size == 8
 
 
+def write_often(path: Path, content: str) -> None:
+    for _ in range(200):
+        replace_file(path, content, shared=True)
+
+
+def test_several_processes_may_replace_a_file_that_they_share(tmp_path: Path) -> None:
+    path, contents = tmp_path / "a", ["a" * 5000, "b" * 5000]
+    many = [PROCESSES.Process(target=write_often, args=(path, text)) for text in contents]
+    for process in many:
+        process.start()
+    for process in many:
+        process.join()
+    assert [process.exitcode for process in many] == [0, 0]
+    assert path.read_text() in contents
+    assert [found.name for found in tmp_path.iterdir()] == ["a"]
+
+
 def hold(path: Path, seconds: float) -> None:
     with locked(path):
         path.with_suffix(".held").touch()

@@ -24,6 +24,12 @@ class UnknownNameError(UserError, KeyError):
     __str__ = ValueError.__str__  # a KeyError's would put quotes around the text
 
 
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory ran out; torch says so in words."""
+    words = ("allocate memory", "out of memory")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in words)
+
+
 def did_you_mean(problem: str, given: str, known: Iterable[str], listing: str = "") -> str:
     """The problem, and the known name nearest to the one given; all of them if none is near.
 

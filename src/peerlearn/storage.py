@@ -5,6 +5,7 @@ call of the system after the other, so that a test can stop at any of them.
 """
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -18,9 +19,13 @@ from peerlearn.errors import UserError
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would turn line ends around
 
 
-def replace_file(path: Path, content: bytes | str) -> None:
-    """Give a file a new content; a crash at any moment leaves the old one whole."""
-    draft = path.with_name(f".{path.name}.new")
+def replace_file(path: Path, content: bytes | str, *, shared: bool = False) -> None:
+    """Give a file a new content; a crash at any moment leaves the old one whole.
+
+    shared: whether several processes may do so at once; the last one wins.
+    """
+    own = f"{secrets.token_hex(4)}." if shared else ""  # else a crash leaves one draft at most
+    draft = path.with_name(f".{path.name}.{own}new")
     write_file(draft, content)
     os.replace(draft, path)
     flush_folder(path.parent)

@@ -82,7 +82,7 @@ def refuse(capsys: pytest.CaptureFixture[str], says: str, *words: str) -> None:
         ("report nowhere", "nowhere: no such folder"),
         ("data get", "name a data set"),
         ("data check cifer10", "cifar10"),
-        ("dance", "there is no command 'dance'; known: run, table, report, data, list"),
+        ("dance", "there is no command 'dance'; known: run, sweep, status"),
         ("list method", "there is no kind 'method'; did you mean methods?"),
         ("list zebras", "there is no kind 'zebras'; known: methods, wrappers"),
         ("data fetch", "there is no action 'fetch'; known: list, get, check"),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from command import command, run_beside_others, run_small
 
+from peerlearn import leases
+from peerlearn.experiment import run as running
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.read import read_runs
 from peerlearn.report import render as page
@@ -105,10 +107,10 @@ def test_a_lock_that_the_system_refuses_is_not_another_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_small(tmp_path, "--net", "small", method="er") == 0
-    (lock,) = tmp_path.rglob(".lock")
-    (lock.parent / "summary.json").unlink()
-    lock.unlink()
-    lock.mkdir()
+    (lease,) = tmp_path.rglob(".lease.*")
+    (lease.parent / "summary.json").unlink()
+    lease.unlink()
+    lease.mkdir()
     capsys.readouterr()
     assert run_small(tmp_path, "--net", "small", method="er") == 2
     said = capsys.readouterr().err
@@ -148,3 +150,38 @@ def write_on(path: Path) -> None:
     folder = RunFolder(path)
     while True:
         folder.write_accuracy(["a"], 1, {"ensemble": [[0.5]], "peers": [], "ncm": None})
+
+
+def test_a_process_that_was_robbed_of_its_run_leaves_its_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one that was suspended for long, and wakes when another has taken its run over."""
+    held, calls = leases.Lease.held, iter(range(1000))
+    found: list[dict[str, bytes]] = []
+
+    def lost(lease: leases.Lease) -> bool:
+        if next(calls) < 12:
+            return held(lease)
+        found.append({str(path): path.read_bytes() for path in tmp_path.rglob("*.*json*")})
+        return False
+
+    monkeypatch.setattr(leases.Lease, "held", lost)
+    assert run_small(tmp_path, "--net", "small", method="er") == 2
+    assert "another process has taken this run over" in capsys.readouterr().err
+    assert len(found) >= 1
+    assert found[0]
+    assert {str(path): path.read_bytes() for path in tmp_path.rglob("*.*json*")} == found[0]
+
+
+def test_an_error_of_a_process_that_was_robbed_is_not_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        monkeypatch.setattr(leases.Lease, "held", lambda _: False)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(running.Scores, "add", fail)
+    with pytest.raises(ZeroDivisionError):
+        run_small(tmp_path, "--net", "small", method="er")
+    (summary,) = tmp_path.rglob("summary.json")
+    assert json.loads(summary.read_text())["status"] == "running"

@@ -32,7 +32,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestTheFolder:
     def test_it_holds_what_the_design_says(self, unbroken: Path) -> None:
         names = {path.name for path in folder(unbroken).iterdir()}
-        assert names - {".lock"} == {
+        assert names - {".lease.1.free"} == {
             *("config.yaml", "environment.json", "accuracy.json", "summary.json"),
             *("steps.jsonl", "checkpoint"),
         }

@@ -251,6 +251,8 @@ def write_runs(folder: Path, rng: random.Random) -> tuple[str, Callable[[], None
         text = table(runs, style)
         if style == "text" and text.count("\n") > 40:
             raise AssertionError("a row is more than a line")
+        for run in runs:  # what a table does not open
+            _ = run.accuracy, run.environment, run.memory_classes
         if draw:
             page(runs)
 
@@ -267,7 +269,8 @@ def go_on(place: Path, method: str) -> None:
         peers=[None], progress=SimpleNamespace(batches=4), load=extra_of_checkpoint
     )
     stream: Any = SimpleNamespace(tasks=[range(2), range(2)], info=SimpleNamespace(num_classes=4))
-    _Run(config, run, stream, learner, Console(), "")._restore()
+    lease: Any = SimpleNamespace()
+    _Run(config, run, stream, learner, Console(), "", lease)._restore()
 
 
 def extra_of_checkpoint(folder: Path) -> Any:
@@ -290,7 +293,7 @@ def write_config(folder: Path, rng: random.Random) -> tuple[str, Callable[[], No
     if rng.random() < 0.02:
         put_aside(path, rng)
     methods = rng.choice((["er"], ["er+ccldc", "derpp"], []))
-    args = Namespace(config=path, methods=methods, given=[], seeds=None)
+    args = Namespace(preset=None, config=path, methods=methods, given=[], seeds=None)
     return "config", lambda: [run.data for run in plan(args)] and None
 
 

@@ -20,6 +20,7 @@ from peerlearn.experiment.machine import Threads, choose_threads, recorded
 from peerlearn.experiment.progress import label
 from peerlearn.experiment.resolve import Resolved
 from peerlearn.learner.online import OnlineLearner
+from peerlearn.leases import Lease
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.read import checked, damaged
 from peerlearn.records.schema import Config, Saved
@@ -29,6 +30,7 @@ from peerlearn.stream.base import Stream
 
 LOG_EVERY = 10  # batches between lines of steps.jsonl
 CHECKPOINT_SECONDS = 60.0
+HOLD_TRIES = 10  # to see whose a folder is, a second apart
 
 
 class Stopped(Exception):  # noqa: N818
@@ -37,6 +39,10 @@ class Stopped(Exception):  # noqa: N818
 
 class Busy(Exception):  # noqa: N818
     """Another process is working on the run."""
+
+
+class TakenOverError(UserError):
+    """Another process has taken the run over, since this one gave no sign of life for too long."""
 
 
 class Watcher(Protocol):
@@ -96,11 +102,15 @@ def run(
     loader: Loader | None = None,
     *,
     wait: bool = True,
+    dead: tuple[int, int] | None = None,
+    share: int = 0,
 ) -> dict[str, Any]:
     """Finish the run of these settings, from wherever it stands; its summary.
 
     out: the folder of all runs. loader: reads the data; one serves several runs. wait: for another
-    process that works on this run; else `Busy` is raised.
+    process that works on this run; else `Busy` is raised. dead: as in `leases.leased`. share: of
+    the machine's threads, for a new run beside others; each of its peers then has one, so that its
+    numbers do not depend on the share. 0: as many as are fastest.
     """
     folder = folder_of(resolved, out)
     images = (loader or Loader())(resolved, watcher.decoding)
@@ -112,15 +122,16 @@ def run(
         keep_freed_memory()
         stream = resolved.stream.stream(images.data, resolved.seed)
         peers = len(make_learner(resolved, stream, config).peers)  # else refused without a trace
-        with folder.locked(_busy(config, watcher, wait)):
-            choose = partial(_choose, config, peers, stream, resolved, watcher)
+        with folder.locked(_busy(config, watcher, wait), dead) as lease:
+            choose = partial(_choose, config, peers, stream, resolved, watcher, share)
             config = create_or_verify(folder, resolved, images, choose)
             if (found := folder.finished(tasks)) is None:  # by another process, in the meantime
                 threads = recorded(config.settings, peers)
                 torch.set_num_threads(threads.each)
                 reset_peak_memory()
                 learner = make_learner(resolved, stream, config, threads.at_once)
-                return _Run(config, folder, stream, learner, watcher, images.place).resume()
+                place = images.place
+                return _Run(config, folder, stream, learner, watcher, place, lease).resume()
     watcher.reuse(config, found.metrics)
     return folder.summary_as_written()
 
@@ -135,13 +146,15 @@ def _busy(config: Config, watcher: Watcher, wait: bool) -> Callable[[], None]:
 
 
 def _choose(
-    config: Config, peers: int, stream: Stream, resolved: Resolved, watcher: Watcher
+    config: Config, peers: int, stream: Stream, resolved: Resolved, watcher: Watcher, share: int
 ) -> Threads:
     """The threads of a new run."""
+    given = resolved.machine.threads or resolved.machine.peer_threads
+    if share and not given:
+        return Threads(each=1, at_once=min(share, peers))
     trial = make_learner(resolved, stream, config, peers)
     x = next(stream.tasks[0].batches()).x
     rows = len(x) + min(trial.method.settings.replay_batch, resolved.memory)
-    given = resolved.machine.threads or resolved.machine.peer_threads
     if not given and trial.device.type == "cpu" and available_threads() > 1:
         watcher.note("trying how many threads are fastest; --threads says it without a trial")
     choice = choose_threads(trial, x.shape[1:], rows, resolved.machine)
@@ -181,9 +194,10 @@ class _Run:
         learner: OnlineLearner,
         watcher: Watcher,
         place: str,
+        lease: Lease,
     ) -> None:
         self.config, self.folder, self.stream = config, folder, stream
-        self.learner, self.watcher, self.place = learner, watcher, place
+        self.learner, self.watcher, self.place, self.lease = learner, watcher, place, lease
         self.scores = Scores(len(self.learner.peers), ncm=config.memory > 0)
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
@@ -191,6 +205,7 @@ class _Run:
 
     def resume(self) -> dict[str, Any]:
         """Train and evaluate from where the run stands to its end."""
+        self._hold()
         self._restore()
         threads = Threads(torch.get_num_threads(), self.learner.lanes.count)
         device = self.config.settings["machine.device"]
@@ -202,7 +217,7 @@ class _Run:
         done = self.learner.progress.batches
         self.watcher.begin(self.config, self.stream.card(), total, done)
         try:
-            with _stop_signals() as signals:
+            with stop_signals() as signals:
                 with Log(self.folder.steps) as log:
                     for task in self.stream.tasks[len(self.scores.ensemble) :]:
                         self._learn_task(task.index, log, signals)
@@ -214,10 +229,10 @@ class _Run:
                 if signals:  # what comes after this run was meant as well
                     raise Stopped
                 return summary
-        except Stopped:
+        except (Stopped, TakenOverError):
             raise
         except Exception as error:
-            with suppress(UserError):  # a full disk must not hide what went wrong
+            with suppress(UserError):  # a full disk, or a loss, must not hide what went wrong
                 self._write_results("failed")
             if isinstance(error, OSError) and error.filename == str(self.folder.steps):
                 raise self.folder.unwritable("steps.jsonl", error) from error
@@ -233,6 +248,8 @@ class _Run:
             seconds = time.perf_counter() - start
             self.train_seconds += seconds
             done = self.learner.progress.batches
+            if self.lease.doubtful:
+                self._hold()
             if done % LOG_EVERY == 0:
                 self.folder.log(log, done, index, losses, seconds)
             self.watcher.step(done, index, losses)
@@ -259,10 +276,12 @@ class _Run:
         self.watcher.task(index, summary)
 
     def _write_accuracy(self) -> None:
+        self._hold()
         classes = self.stream.info.num_classes // len(self.stream.tasks)
         self.folder.write_accuracy(self.stream.class_names, classes, self.scores.to_lists())
 
     def _write_results(self, status: str) -> dict[str, Any]:
+        self._hold()
         cost = self.learner.cost
         seen = max(cost["stream_images"], 1)
         self.peak = max(self.peak, peak_memory())
@@ -281,8 +300,25 @@ class _Run:
             memory_classes=self.memory_classes,
         )
 
+    def _hold(self) -> None:
+        """Leave the folder alone if it is another process's by now; asked before every write."""
+        for left in reversed(range(HOLD_TRIES)):
+            try:
+                held = self.lease.held()
+                break
+            except OSError as error:  # a network that is away for a moment
+                if not left:
+                    raise self.folder.unwritable("", error) from error
+                time.sleep(1.0)
+        if not held:
+            raise TakenOverError(
+                f"{self.folder.path}: another process has taken this run over while this one gave "
+                "no sign of life; nothing is lost, the same command waits for it"
+            )
+
     def _save(self, log: Log) -> None:
         """Save the learner together with all that this run has found so far."""
+        self._hold()
         extra = {
             "scores": self.scores.to_lists(),
             "memory_classes": self.memory_classes,
@@ -325,7 +361,7 @@ class _Run:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[list[int]]:
+def stop_signals() -> Iterator[list[int]]:
     """Ctrl-C and SIGTERM wait for the step to end: the list holds those that came."""
     signals: list[int] = []
 

@@ -13,10 +13,11 @@ import yaml
 
 from peerlearn.documents import Unreadable, from_json, read_bytes, read_text
 from peerlearn.errors import UserError
+from peerlearn.leases import Lease, leased
 from peerlearn.records.read import MissingError, read_config, read_finished
 from peerlearn.records.schema import ACCURACY_SCHEMA, SCHEMA, Config, Summary, without_nan
 from peerlearn.settings import nest
-from peerlearn.storage import Log, locked, replace_file
+from peerlearn.storage import Log, replace_file
 
 LONGEST = 120  # characters of a variant's folder
 LONGEST_NAME = 255  # of any folder
@@ -95,10 +96,13 @@ class RunFolder:
         self.steps = path / "steps.jsonl"
 
     @contextmanager
-    def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Keep other processes out; freed by the system when this one ends, however it does.
+    def locked(
+        self, waiting: Callable[[], None], dead: tuple[int, int] | None = None
+    ) -> Iterator[Lease]:
+        """Keep other processes out, also those of other machines; see `leases`.
 
         waiting: called once if another process is at work here, before waiting for it; may raise.
+        dead: as in `leased`.
         """
         with ExitStack() as held:
             try:
@@ -108,12 +112,12 @@ class RunFolder:
                     f"{self.path}: cannot be written ({error.strerror}); choose another --out"
                 ) from error
             try:
-                held.enter_context(locked(self.path / ".lock", waiting))
+                lease = held.enter_context(leased(self.path, waiting, dead))
             except OSError as error:
                 raise UserError(
                     f"{self.path}: cannot be locked ({error.strerror}); choose another --out"
                 ) from error
-            yield
+            yield lease
 
     def config(self) -> Config | None:
         """What config.yaml says, None if it is not there."""
