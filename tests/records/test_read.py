@@ -1,15 +1,22 @@
 import ast
 import json
+import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from peerlearn import documents
+from peerlearn.documents import read_text
 from peerlearn.errors import UserError
-from peerlearn.records.read import read_runs
+from peerlearn.records import read
+from peerlearn.records.read import RunRecord, read_config, read_runs
+from peerlearn.report import render as page
+from peerlearn.results.formats import render as table
 
 SOURCE = Path(__file__).parents[2] / "src" / "peerlearn"
 Fabricate = Callable[..., Path]
@@ -17,6 +24,13 @@ Fabricate = Callable[..., Path]
 
 def change(path: Path, **values: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def read_all(folder: Path) -> RunRecord:
+    """A run with every file of it read."""
+    (run,) = read_runs(folder)
+    _ = run.accuracy, run.environment, run.memory_classes, run.steps
+    return run
 
 
 def test_every_run_below_a_folder_is_read_in_order(runs_root: Path) -> None:
@@ -75,7 +89,7 @@ def test_a_missing_file_of_a_finished_run_is_named_with_a_remedy(
     folder = fabricate_run()
     (folder / name).unlink()
     with pytest.raises(UserError) as raised:
-        _ = read_runs(folder)[0].steps
+        read_all(folder)
     message = str(raised.value)
     assert message.startswith(f"{folder / name}: the file is missing; restore it, or delete")
     assert "\n" not in message
@@ -90,7 +104,7 @@ def test_a_damaged_file_is_named_with_a_remedy(
     folder = fabricate_run()
     (folder / name).write_text(text)
     with pytest.raises(UserError, match="repeat its `peerlearn run` command") as raised:
-        read_runs(folder)
+        read_all(folder)
     assert str(folder / name) in str(raised.value)
 
 
@@ -120,8 +134,84 @@ def test_a_wrong_value_is_named_with_its_file(
     folder = fabricate_run()
     change(folder / name, **values)
     with pytest.raises(UserError) as raised:
-        read_runs(folder)
+        read_all(folder)
     assert f"{folder / name}: {fault}" in str(raised.value)
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often a file of each name is read from now on."""
+    names: Counter[str] = Counter()
+
+    def read_counted(path: Path, most: int) -> str:
+        names[path.name] += 1
+        return read_text(path, most)
+
+    monkeypatch.setattr(read, "read_text", read_counted)
+    return names
+
+
+def test_a_table_opens_only_settings_and_summaries(
+    fabricate_run: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # hundreds of files are written
+    for method in ("er", "er+ccldc", "gsa", "gsa+ccldc"):
+        for seed in range(30):
+            fabricate_run(method, seed=seed, tasks=2, classes=4)
+    names = opened(monkeypatch)
+    rows = json.loads(table(read_runs(tmp_path / "runs"), "json"))
+    assert [row["n"] for row in rows] == [30] * 4
+    assert names == {"config.yaml": 120, "summary.json": 120}
+
+
+def test_settings_of_a_series_are_parsed_once_and_each_run_has_its_seed(
+    fabricate_run: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [fabricate_run(m, seed=k) for m in ("er", "gsa") for k in (0, 3, 7, 12)]
+    parsed: list[str] = []
+
+    def from_yaml(text: str) -> object:
+        parsed.append(text)
+        return documents.from_yaml(text)
+
+    monkeypatch.setattr(read, "from_yaml", from_yaml)
+    runs = {run.folder: run for run in read_runs(tmp_path / "runs")}
+    assert len(parsed) == 2
+    assert [runs[folder].config for folder in folders] == [read_config(f) for f in folders]
+    assert [runs[folder].config.settings["seed"] for folder in folders[:4]] == [0, 3, 7, 12]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("width: 16", "width: 32"),  # an edit by hand
+        ("  seed: 1\n", "  seed: 5\n"),
+        ("  seed: 1\n", ""),
+        ("  seed: 1\n", "  seed: one\n"),
+        ("  seed: 1\n", "  seed: 01\n"),
+        ("  profile: paper\n", "  profile: |\n    a\n    seed: 1\n"),
+        ("  seed: 1\n  profile: paper\n", '  seed:  1\n  profile: "a\n  seed: 3\n  b"\n'),
+        ("seed: 1\nvariant: {}\n", 'seed:  1\nvariant: {a: "\nseed: 1\n"}\n'),
+    ],
+)
+def test_settings_that_were_edited_are_read_as_they_are(
+    fabricate_run: Fabricate, tmp_path: Path, old: str, new: str
+) -> None:
+    for seed in (0, 1, 2):
+        path = fabricate_run(seed=seed) / "config.yaml"
+        if seed:
+            path.write_text(path.read_text().replace(old.replace("1", str(seed)), new))
+    runs = read_runs(tmp_path / "runs")
+    assert [run.config for run in runs] == [read_config(run.folder) for run in runs]
+
+
+def test_a_damaged_matrix_stops_no_table_and_every_page(
+    fabricate_run: Fabricate, tmp_path: Path
+) -> None:
+    (fabricate_run() / "accuracy.json").write_text("{")
+    runs = read_runs(tmp_path / "runs")
+    assert json.loads(table(runs, "json"))[0]["n"] == 1
+    with pytest.raises(UserError, match=r"accuracy\.json: the file is not JSON"):
+        page(runs)
 
 
 def test_settings_that_unfold_without_end_are_refused(fabricate_run: Fabricate) -> None:

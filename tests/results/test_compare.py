@@ -1,4 +1,5 @@
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -280,3 +281,29 @@ def test_the_profile_is_no_difference_of_its_own() -> None:
     runs = [record(), record("er+ccldc", settings={"profile": "authors"})]
     (wrapper,) = (one for one in by_label(runs).values() if one.wrapper)
     assert wrapper.gain is not None
+
+
+def test_each_of_many_variants_is_paired_with_its_own_baseline_soon() -> None:
+    rates = [1e-6 * k for k in range(1, 401)]
+    runs = [
+        record(m, 0.1 + rate, settings={"optim.lr": rate})
+        for rate in rates
+        for m in ("er", "er+sdc")
+    ]
+    start = time.process_time()
+    group = group_of(runs)
+    assert time.process_time() - start < 2
+    assert len(group.gains) == 400
+    pairs = [(one.facts, gain.baseline.facts) for one, gain in group.gains]
+    assert all(mine["optim.lr"] == theirs["optim.lr"] for mine, theirs in pairs)
+
+
+def test_a_baseline_from_before_a_setting_came_is_still_the_baseline_of_new_runs() -> None:
+    old, new = record("er", 0.4), record("er+ccldc", 0.5)
+    settings = {**new.config.settings, "stream.images": "all"}
+    origins = {**new.config.origins, "stream.images": "default"}
+    config = new.config.model_copy(update={"settings": settings, "origins": origins})
+    (group,) = compare([old, replace(new, config=config)])
+    (wrapped,) = (one for one in group.series if one.wrapper)
+    assert wrapped.gain is not None
+    assert wrapped.gain.metrics["AA"].difference == pytest.approx(0.1)

@@ -25,6 +25,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("-h", "--help", action="store_true", help="this, with all settings")
     parser.add_argument("--seeds", help="such as 0-2 or 0,3,7 (default 0)")
     parser.add_argument("--out", type=path, default=Path("runs"), help="folder of all runs (runs)")
+    parser.add_argument("--preset", type=path, help="YAML file that `peerlearn tune` wrote")
     parser.add_argument("--config", type=path, help="YAML file of settings; flags win over it")
     parser.add_argument("--root", type=path, help="folder in which data sets lie")
     parser.add_argument(
@@ -38,7 +39,7 @@ def add(commands: Commands) -> None:
 def act(args: argparse.Namespace) -> int:
     """Do it."""
     load_plugins(args.plugins)
-    load_plugins([place for name in args.methods if (place := _file_of(name))], required=False)
+    load_plugins(files_of(args.methods), required=False)
     if args.help:
         from peerlearn.experiment.vocabulary import settings_help
 
@@ -82,8 +83,8 @@ def plan(args: argparse.Namespace) -> "list[Resolved]":
     from peerlearn.experiment.settings import parse_seeds
     from peerlearn.experiment.vocabulary import refuse_unused
 
-    given = read_file(args.config) if args.config else []
-    methods = list(dict.fromkeys(args.methods)) or _methods_of(given)
+    given = [item for file in (args.preset, args.config) if file for item in read_file(file)]
+    methods = list(dict.fromkeys(args.methods)) or methods_of(given)
     if not methods:
         raise UserError("run: name a method, such as er or er+ccldc; see peerlearn run --help")
     given += [Given(flag.name, flag.value, "flag", f"--{flag.name}") for flag in args.given]
@@ -97,13 +98,13 @@ def plan(args: argparse.Namespace) -> "list[Resolved]":
     return runs
 
 
-def _file_of(name: str) -> Path | None:
-    """The file of a method that is named by its place, file.py:Mine."""
-    place = name.rpartition(":")[0]
-    return user_path(place) if place.endswith(".py") else None
+def files_of(methods: Sequence[str]) -> list[Path]:
+    """The files of methods that are named by their place, file.py:Mine."""
+    places = [name.rpartition(":")[0] for name in methods]
+    return [user_path(place) for place in places if place.endswith(".py")]
 
 
-def _methods_of(given: "Sequence[Given]") -> list[str]:
+def methods_of(given: "Sequence[Given]") -> list[str]:
     """The method that a file names."""
     named: dict[str, Any] = {item.name: item.value for item in given}
     if "method.name" not in named:

@@ -2,9 +2,10 @@
 
 import math
 import os
+import re
 import reprlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from peerlearn.records.schema import (
     Config,
     Cost,
     Matrix,
+    MemoryClasses,
     Record,
     Step,
     Summary,
@@ -37,6 +39,7 @@ from peerlearn.records.schema import (
 from peerlearn.settings import flatten
 
 R = TypeVar("R", bound=Record)
+Refuse = Callable[[Path, str], UserError]  # what to say of a file, and what to do next
 LONGEST_FILES = {  # in bytes; above what the longest run writes, and read within two seconds
     "config.yaml": MOST_YAML_BYTES,
     "summary.json": 1 << 23,
@@ -46,18 +49,29 @@ LONGEST_FILES = {  # in bytes; above what the longest run writes, and read withi
 MOST_STEPS = 10_000  # lines of a log that are looked at, evenly spread over a longer one
 BRIEF = reprlib.Repr()
 BRIEF.maxstring = BRIEF.maxother = 60
+SEED = re.compile(r"^((?:  )?seed: )(0|[1-9]\d{0,14})$", re.MULTILINE)  # as we write it
+MARKS = (2**52 + 1, 2**52 + 2)
 ROUNDING = 1e-9  # metrics closer than this are equal
+
+
+def damaged(path: Path, what: str) -> UserError:
+    """What to say of a file that cannot be taken."""
+    return UserError(
+        f"{path}: {what}; restore it, or delete {path.parent} "
+        "and repeat its `peerlearn run` command"
+    )
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run folder. Accuracies and metrics are in [0, 1]; None is "not defined"."""
+    """One run folder. Accuracies and metrics are in [0, 1]; None is "not defined".
+
+    Its settings and its summary are there; all else is read, and checked, when first asked for.
+    """
 
     folder: Path
     config: Config
     summary: Summary
-    accuracy: Accuracy = field(default_factory=Accuracy)
-    environment: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def data(self) -> str:
@@ -99,6 +113,23 @@ class RunRecord:
         """What it took."""
         return self.summary.cost
 
+    @cached_property
+    def accuracy(self) -> Accuracy:
+        """The accuracy matrices; one that has not finished may lack them."""
+        return read_accuracy(self.folder, optional=not self.done)
+
+    @cached_property
+    def environment(self) -> Mapping[str, Any]:
+        """Versions, machine and command."""
+        return _content(self.folder / "environment.json", optional=not self.done)
+
+    @cached_property
+    def memory_classes(self) -> list[list[int]]:
+        """Images kept of each class, after each task: most of what summary.json holds."""
+        path = self.folder / "summary.json"
+        rows = _content(path).get("memory_classes")
+        return checked(path, MemoryClasses, {"memory_classes": rows or []}).memory_classes
+
     @property
     def matrix(self) -> Matrix:
         """The ensemble's accuracies."""
@@ -111,7 +142,7 @@ class RunRecord:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """The logged steps, read when first asked for."""
+        """The logged steps."""
         return _steps(self.folder / "steps.jsonl", optional=not self.done)
 
     def classes_of(self, task: int) -> str:
@@ -137,7 +168,8 @@ def read_runs(roots: Path | Iterable[Path]) -> list[RunRecord]:
                 f"--data mini --memory 200 --out {root}`"
             )
         folders |= found
-    runs = [read_run(folder) for folder in folders]
+    configs = _Configs()
+    runs = [RunRecord(folder, configs.read(folder), read_summary(folder)) for folder in folders]
     return sorted(runs, key=lambda r: (r.data, r.memory, r.method, r.seed, r.folder))
 
 
@@ -147,16 +179,8 @@ def _name(folder: Path) -> str:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """The run that `folder` holds; one that has not finished may lack accuracies."""
-    summary = read_summary(folder)
-    done = summary.status == "done"
-    return RunRecord(
-        folder=folder,
-        config=read_config(folder),
-        summary=summary,
-        accuracy=read_accuracy(folder, optional=not done),
-        environment=_content(folder / "environment.json", optional=not done),
-    )
+    """The run that `folder` holds."""
+    return RunRecord(folder, read_config(folder), read_summary(folder))
 
 
 def read_accuracy(folder: Path, *, optional: bool = False) -> Accuracy:
@@ -165,7 +189,7 @@ def read_accuracy(folder: Path, *, optional: bool = False) -> Accuracy:
     content = _content(path, optional=optional)
     if not content and optional:
         return Accuracy()
-    _check_schema(path, content, (ACCURACY_SCHEMA,))
+    check_schema(path, content, (ACCURACY_SCHEMA,))
     return checked(path, Accuracy, content)
 
 
@@ -204,18 +228,28 @@ def read_summary(folder: Path) -> Summary:
     """What summary.json says."""
     path = folder / "summary.json"
     content = _content(path)
-    _check_schema(path, content, (1, SCHEMA))
-    known = Summary.model_fields.keys() | {"schema", "variant"}
+    check_schema(path, content, (1, SCHEMA))
+    known = Summary.model_fields.keys() | {"schema", "variant", "memory_classes"}
     metrics = {name: value for name, value in content.items() if name not in known}
     there = {name: value for name, value in content.items() if value is not None}
-    return checked(path, Summary, {**there, "metrics": metrics})
+    classes = _width(content.get("memory_classes"))
+    return checked(path, Summary, {**there, "metrics": metrics, "classes": classes})
+
+
+def _width(rows: object) -> int:
+    """The length of the last row of a table, 0 if there is none."""
+    last = rows[-1] if isinstance(rows, list) and rows else None
+    return len(last) if isinstance(last, list) else 0
 
 
 def read_config(folder: Path) -> Config:
     """What config.yaml says."""
     path = folder / "config.yaml"
-    content = _content(path)
-    _check_schema(path, content, (1, SCHEMA))
+    return _config(path, _content(path))
+
+
+def _config(path: Path, content: dict[str, Any]) -> Config:
+    check_schema(path, content, (1, SCHEMA))
     settings = content.get("settings")
     if not isinstance(settings, dict):
         raise damaged(path, f"settings is {_brief(settings)}, not a mapping")
@@ -223,6 +257,47 @@ def read_config(folder: Path) -> Config:
         content = _from_schema_1(content)
     content["settings"] = flatten(content["settings"])
     return checked(path, Config, content)
+
+
+class _Configs:
+    """Settings of many runs: files that differ in nothing but the seed are parsed once.
+
+    The seed stands in two lines, its own and that of the settings. A text whose two seeds have
+    become marks is parsed; if the marks come out as the two seeds, any other number would too.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Config | None] = {}
+
+    def read(self, folder: Path) -> Config:
+        """What config.yaml says, as `read_config` does."""
+        path = folder / "config.yaml"
+        try:
+            text = read_text(path, LONGEST_FILES[path.name])
+        except (OSError, ValueError):
+            return read_config(folder)  # which says what is wrong
+        seeds = [int(seed) for _, seed in SEED.findall(text)]
+        if len(seeds) != len(MARKS):
+            return read_config(folder)
+        marks = iter(MARKS)
+        masked = SEED.sub(lambda line: f"{line[1]}{next(marks)}", text)
+        if masked not in self._known:
+            self._known[masked] = self._parsed(path, masked)
+        config = self._known[masked]
+        if config is None:
+            return read_config(folder)
+        own, other = seeds
+        return config.model_copy(
+            update={"seed": own, "settings": {**config.settings, "seed": other}}
+        )
+
+    def _parsed(self, path: Path, masked: str) -> Config | None:
+        try:
+            content = from_yaml(masked)
+            config = _config(path, content) if isinstance(content, dict) else None
+        except (Unreadable, UserError):
+            return None
+        return config if config and (config.seed, config.settings.get("seed")) == MARKS else None
 
 
 def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
@@ -250,43 +325,53 @@ def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(path: Path, *, optional: bool = False) -> dict[str, Any]:
-    """The mapping in a JSON or YAML file; an empty one for an optional file that is not there."""
+    """The mapping in a file of a run; an empty one for an optional file that is not there."""
+    return mapping_in(path, LONGEST_FILES[path.name], optional=optional)
+
+
+def mapping_in(
+    path: Path, most: int, *, optional: bool = False, refuse: Refuse = damaged
+) -> dict[str, Any]:
+    """The mapping in a JSON or YAML file of at most so many bytes."""
     try:
-        text = _text(path, LONGEST_FILES[path.name], optional=optional)
+        text = _text(path, most, optional=optional, refuse=refuse)
         if text is None:
             return {}
         content = from_yaml(text) if path.suffix == ".yaml" else from_json(text)
     except UnicodeDecodeError:
-        raise damaged(path, "the file is not text") from None
+        raise refuse(path, "the file is not text") from None
     except Unreadable as error:
-        raise damaged(path, f"the file {error}") from None
+        raise refuse(path, f"the file {error}") from None
     if not isinstance(content, dict):
-        raise damaged(path, "the file holds no mapping")
+        raise refuse(path, "the file holds no mapping")
     return {str(name): value for name, value in content.items()}
 
 
-def _text(path: Path, most: int, *, optional: bool) -> str | None:
+def _text(path: Path, most: int, *, optional: bool, refuse: Refuse = damaged) -> str | None:
     """What a file holds; None for an optional one that is not there."""
     try:
         return read_text(path, most)
     except (FileNotFoundError, NotADirectoryError):
         if optional:
             return None
-        raise MissingError(str(damaged(path, "the file is missing"))) from None
+        raise MissingError(str(refuse(path, "the file is missing"))) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); make it readable") from None
 
 
-def _check_schema(path: Path, content: Mapping[str, Any], known: tuple[int, ...]) -> None:
+def check_schema(
+    path: Path, content: Mapping[str, Any], known: tuple[int, ...], refuse: Refuse = damaged
+) -> None:
+    """Refuse a file whose layout is not known here."""
     schema = content.get("schema")
     if isinstance(schema, int) and schema > max(known):
         newer = f"schema {_brief(schema)} is newer than {max(known)}"
         raise UserError(f"{path}: {newer}; update peerlearn")
     if schema not in known:
-        raise damaged(path, f"schema is {_brief(schema)}, not {max(known)}")
+        raise refuse(path, f"schema is {_brief(schema)}, not {max(known)}")
 
 
-def checked(path: Path, model: type[R], content: object) -> R:
+def checked(path: Path, model: type[R], content: object, refuse: Refuse = damaged) -> R:
     """What a file holds, once every value has been looked at."""
     try:
         return model.model_validate(content)
@@ -294,7 +379,7 @@ def checked(path: Path, model: type[R], content: object) -> R:
         fault = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in fault["loc"] if part != "metrics") or "it"
         if fault["type"] == "value_error":
-            raise damaged(path, str(fault["ctx"]["error"])) from None
+            raise refuse(path, str(fault["ctx"]["error"])) from None
         kinds = {"string": "a text", "int": "a whole number", "float": "a number"}
         kinds |= {"list": "a list", "dict": "a mapping", "model": "a mapping"}
         limits = {"greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}"}
@@ -305,7 +390,7 @@ def checked(path: Path, model: type[R], content: object) -> R:
             want = limits[fault["type"]].format(**fault["ctx"])
             want = want.replace("'", "").replace(" or ", ", ")
         got = None if fault["type"] == "missing" else fault["input"]
-        raise damaged(path, f"{name:.80} is {_brief(got)}, not {want}") from None
+        raise refuse(path, f"{name:.80} is {_brief(got)}, not {want}") from None
 
 
 def _brief(value: object) -> str:
@@ -315,14 +400,6 @@ def _brief(value: object) -> str:
 
 class MissingError(UserError):
     """A file that a run must have is not there."""
-
-
-def damaged(path: Path, what: str) -> UserError:
-    """What to say of a file that cannot be taken."""
-    return UserError(
-        f"{path}: {what}; restore it, or delete {path.parent} "
-        "and repeat its `peerlearn run` command"
-    )
 
 
 def _steps(path: Path, *, optional: bool) -> tuple[Step, ...]:

@@ -73,7 +73,8 @@ Number = Annotated[
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Numbers = Annotated[dict[str, Number], BeforeValidator(_few)]
 Texts = Annotated[dict[str, str], BeforeValidator(_few)]
-Values = Annotated[dict[str, Annotated[Any, AfterValidator(_plain)]], BeforeValidator(_few)]
+Value = Annotated[Any, AfterValidator(_plain)]
+Values = Annotated[dict[str, Value], BeforeValidator(_few)]
 
 
 class Record(BaseModel):
@@ -140,6 +141,12 @@ _CountRows = Annotated[list[_Row], Field(max_length=MOST_TASKS, fail_fast=True)]
 Counts = Annotated[_CountRows, AfterValidator(_even)]
 
 
+class MemoryClasses(Record):
+    """The part of summary.json that grows with tasks and classes."""
+
+    memory_classes: Counts  # images kept of each class, after each task
+
+
 class Summary(Record):
     """summary.json: how far a run has come, its metrics and its cost."""
 
@@ -152,7 +159,7 @@ class Summary(Record):
     peers: Annotated[list[Numbers], Field(max_length=MOST_NAMES, fail_fast=True)] = []
     ncm: Numbers | None = None
     cost: Cost = Cost()
-    memory_classes: Counts = []  # images kept of each class, after each task
+    classes: Count = 0  # of the stream; 0 where memory_classes does not tell
 
 
 def _triangle(rows: Any) -> Matrix:
@@ -162,10 +169,10 @@ def _triangle(rows: Any) -> Matrix:
     matrix = []
     for i, row in enumerate(rows):
         known = row[: i + 1]
-        whole = len(known) == i + 1 and all(type(a) in (int, float) for a in known)
-        if not whole or any(a is not None for a in row[i + 1 :]):
+        whole = len(known) == i + 1 and set(map(type, known)) <= {int, float}
+        if not whole or row.count(None) != len(row) - len(known):
             raise ValueError(f"row {i} of an accuracy matrix needs {i + 1} numbers, then nulls")
-        if not all(0 <= a <= 1 for a in known):
+        if not (min(known) >= 0 and max(known) <= 1) or math.isnan(math.fsum(known)):
             raise ValueError(f"row {i} of an accuracy matrix is not between 0 and 1")
         matrix.append(tuple(map(float, known)))
     return tuple(matrix)

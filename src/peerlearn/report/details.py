@@ -31,13 +31,13 @@ def mean_matrix(series: Series) -> Matrix:
 
 def mean_memory(series: Series) -> list[list[float]]:
     """Stored images per task and class slot, mean over the drawn runs."""
-    kept = [run.summary.memory_classes for run in series.drawn]
+    kept = [run.memory_classes for run in series.drawn]
     rows = zip(*(stored for stored in kept if stored), strict=False)
     return [[sum(slot) / len(slot) for slot in zip(*row, strict=False)] for row in rows]
 
 
-def matrices(group: Group, ids: Iterator[int]) -> Html | None:
-    """A heat map per method: the mean over seeds, and each seed to choose."""
+def matrices(group: Group, ids: Iterator[int], *, seeds: bool = True) -> Html | None:
+    """A heat map per method: the mean over seeds, and, if `seeds`, each seed to choose."""
     shown = [series for series in group.series if series.drawn]
     if not shown:
         return None
@@ -51,7 +51,7 @@ def matrices(group: Group, ids: Iterator[int]) -> Html | None:
         if len(series.drawn) > 1:
             mean = matrix_figure(mean_matrix(series), top, room, f"{named(series)}, mean")
             panels.append(("Mean", mean))
-        for run in series.drawn:
+        for run in series.drawn if seeds or not panels else ():
             name = f"{named(series)}, seed {run.seed}"
             image = join(matrix_figure(run.matrix, top, room, name, run), class_list(run))
             panels.append((f"Seed {run.seed}", image))

@@ -127,13 +127,13 @@ def multiples(
     return tag("div", items, class_="multiples")
 
 
-def plasticity(group: Group, looks: Looks) -> Html | None:
+def plasticity(group: Group, looks: Looks, *, seeds: bool = True) -> Html | None:
     """LA against RF, and against FM: a named point per series, small ones for its runs."""
-    figures = [against(group, looks, name) for name in ("RF", "FM")]
+    figures = [against(group, looks, name, seeds=seeds) for name in ("RF", "FM")]
     return join(figures) if any(figures) else None
 
 
-def against(group: Group, looks: Looks, metric: str) -> Html | None:
+def against(group: Group, looks: Looks, metric: str, *, seeds: bool) -> Html | None:
     """LA against one measure of forgetting."""
     found = {one.name: cloud for one in group.series if (cloud := cloud_of(one, looks, metric))}
     if not found:
@@ -143,13 +143,18 @@ def against(group: Group, looks: Looks, metric: str) -> Html | None:
             start = found[gain.baseline.name].middle
             found[one.name] = found[one.name]._replace(start=start)
     rows: list[list[Child]] = []
-    for one in group.series:
+    for one in group.series if seeds else ():
         rows += [
             [one.name, run.seed, f"{100 * la:.1f}", number(100 * lost, ".1f")]
             for run in one.done
             if (la := run.metrics.get("LA")) is not None
             and (lost := run.metrics.get(metric)) is not None
         ]
+    if not seeds:
+        for name, cloud in found.items():
+            means_of = [number(value, ".1f") for value in cloud.middle]
+            rows.append([name, f"mean of {len(cloud.runs)}", *means_of])
+        found = {name: cloud._replace(runs=()) for name, cloud in found.items()}
     caption = f"LA and {metric} in %, {group.name}"
     image = scatter(
         list(found.values()),

@@ -79,7 +79,7 @@ def leader_sentence(group: Group, finished: Sequence[Series]) -> str:
     return f"One seed says little: {best.name} has the highest, {where}"
 
 
-def hero(groups: Sequence[Group], title: str) -> Html:
+def hero(groups: Sequence[Group], title: str, *, note: str = "") -> Html:
     """The head of the page: the sentence, what limits it, and the numbers of one comparison."""
     runs = [run for group in groups for one in group.series for run in one.runs]
     where = groups[0].name if len(groups) == 1 else f"{len(groups)} settings of data and memory"
@@ -90,6 +90,7 @@ def hero(groups: Sequence[Group], title: str) -> Html:
     finished = [one for group in groups for one in group.series if one.done]
     if len(finished) == 1:  # no comparison carries the cost beside the accuracy
         lead += f" {price(finished[0])}"
+    lead += note and f" {note}"
     gains = [found for group in groups for found in group.gains]
     warning = chance_warning(groups)
     return tag(
@@ -119,8 +120,8 @@ def chance_warning(groups: Sequence[Group]) -> str:
             names = listed([one.name for one in low])
             who = names if len(low) <= NAMED else f"{len(low)} of {done} methods"
             where = f" on {group.name}" if len(groups) > 1 else ""
-            chance = f"AA {100 * low[0].chance[-1]:.1f}"
-            said.append(f"{who}{where} cannot be told from guessing, which gives {chance}.")
+            chance = 100 * (low[0].chance_at_end or 0)
+            said.append(f"{who}{where} cannot be told from guessing, which gives AA {chance:.1f}.")
     return " ".join(said)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from peerlearn.results.compare import method_key
-from peerlearn.results.series import Group, Series
+from peerlearn.results.series import Group
 
 COLOURS = 8
 RANKS = 3  # ways to draw in one colour
@@ -50,12 +50,9 @@ def assign_looks(groups: Sequence[Group]) -> dict[str, Look]:
         owners = {name: name for name in names}
     colours = {owner: k % COLOURS for k, owner in enumerate(dict.fromkeys(owners.values()))}
     looks: dict[str, Look] = {}
+    ranks: Counter[tuple[int, bool]] = Counter()
     for key, name in enumerate(names):
-        looks[name] = _next(key, colours[owners[name]], series[name], list(looks.values()))
+        drawn = colours[owners[name]], bool(series[name].wrapper)
+        looks[name] = Look(key, *drawn, ranks[drawn])
+        ranks[drawn] += 1
     return looks
-
-
-def _next(key: int, colour: int, one: Series, before: Sequence[Look]) -> Look:
-    wrapped = bool(one.wrapper)
-    rank = sum((look.colour, look.wrapped) == (colour, wrapped) for look in before)
-    return Look(key, colour, wrapped, rank)

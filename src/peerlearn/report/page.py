@@ -11,6 +11,7 @@ from peerlearn.errors import UserError
 from peerlearn.metrics.table import METRICS
 from peerlearn.records.read import RunRecord
 from peerlearn.report import details, figures
+from peerlearn.report.detail import Detail, choose_detail
 from peerlearn.report.headline import hero
 from peerlearn.report.looks import Looks, assign_looks
 from peerlearn.report.markup import Child, Html, raw, tag
@@ -27,9 +28,10 @@ def render(runs: Sequence[RunRecord], title: str = "Peerlearn report") -> str:
     if not runs:
         raise UserError("a report needs at least one run; make one with `peerlearn run`")
     groups = compare(runs)
-    looks = assign_looks(groups)
+    detail = choose_detail(groups)
+    looks = assign_looks(detail.shown["curves"])
     style, script = raw(f"{_file('page.css')}\n{choosing(looks)}"), raw(_file("page.js"))
-    sections = drawn_sections(groups, looks)
+    sections = drawn_sections(detail, looks)
     links = [(section.key, section.name) for section, _ in sections]
     body = tag(
         "body",
@@ -37,9 +39,9 @@ def render(runs: Sequence[RunRecord], title: str = "Peerlearn report") -> str:
         top_bar(groups, links),
         tag(
             "main",
-            hero(groups, title),
+            hero(groups, title, note="" if detail.seeds else MANY),
             [html for _, html in sections],
-            settings_section(groups),
+            settings_section(detail),
             id="main",
             tabindex=-1,
         ),
@@ -114,38 +116,48 @@ class Section(NamedTuple):
     draw: Callable[[Group], Html | None]
     legend: bool = False
     fold: bool = False  # all but the first group are closed
+    kind: str = "rows"  # of detail.LIMITS: how many series it has room for
+    seeds: bool = False  # it can show single runs
 
 
-def chart_sections(looks: Looks) -> list[Section]:
-    """Every section of charts that there can be."""
+def chart_sections(looks: Looks, *, seeds: bool = True) -> list[Section]:
+    """Every section of charts that there can be; seeds: with single runs."""
     ids = count()
+    points = " A named point is the mean of the small ones, one per seed." if seeds else ""
+    choose = " Choose a seed above each matrix." if seeds else ""
     return [
         Section("stream", "Over the stream", "AA on all tasks seen so far, after each task: mean "
                 "over seeds, the band from the worst seed to the best. The dotted line is chance: "
                 "one over the classes so far, what guessing would give. With more than four "
                 "lines, bands show for those you choose or point at.",
-                lambda group: figures.over_stream(group, looks), legend=True),
+                lambda group: figures.over_stream(group, looks), legend=True, kind="curves"),
         Section("plasticity", "Plasticity and stability", "To the right a method learns new tasks "
-                "better (LA), further up it forgets less of them (RF, FM; their axes point down). "
-                "A named point is the mean of the small ones, one per seed. Circles are "
-                "baselines; a dotted line leads to the diamond of their wrapper.",
-                lambda group: figures.plasticity(group, looks), legend=True),
+                "better (LA), further up it forgets less of them (RF, FM; their axes point down)."
+                f"{points} Circles are baselines; a dotted line leads to the diamond of their "
+                "wrapper.",
+                lambda group: figures.plasticity(group, looks, seeds=seeds), legend=True,
+                kind="curves", seeds=True),
         Section("matrices", "Accuracy matrices", "Row i, column j: accuracy in percent on task j "
                 "after task i. A strong diagonal is fast learning, a column that fades is "
-                "forgetting. Choose a seed above each matrix.",
-                lambda group: details.matrices(group, ids), fold=True),
+                f"forgetting.{choose}",
+                lambda group: details.matrices(group, ids, seeds=seeds), fold=True, kind="single",
+                seeds=True),
         Section("memory", "Memory", "Images in the memory after each task, mean over seeds. The "
                 "stronger the colour, the older the task; thin lines part the classes.",
-                details.memory, fold=True),
+                details.memory, fold=True, kind="single"),
         Section("losses", "Losses", "The parts of the loss by name, mean over seeds, smoothed over "
                 "stretches of the stream; a log axis where they span a wide range.",
-                lambda group: details.losses(group, looks), legend=True, fold=True),
+                lambda group: details.losses(group, looks), legend=True, fold=True, kind="single"),
         Section("cost", "Cost", "What a method takes for each image of the stream, and its "
                 "training time without evaluation, mean over finished seeds.",
-                lambda group: details.cost(group, looks), fold=True),
+                lambda group: details.cost(group, looks), fold=True, kind="curves"),
     ]  # fmt: skip
 
 
+MANY = (
+    "They are too many to show each: charts show the series that lead, mean over seeds, and say "
+    "what they leave out."
+)
 GAINS = Section(
     "gains",
     "Gains",
@@ -153,6 +165,7 @@ GAINS = Section(
     "with its 95 % interval. Only an interval that leaves out zero has a colour; hollow points "
     "rest on one seed.",
     figures.gains,
+    kind="curves",
 )
 SUMMARY = Section(
     "summary",
@@ -163,21 +176,29 @@ SUMMARY = Section(
 )
 
 
-def drawn_sections(groups: Sequence[Group], looks: Looks) -> list[tuple[Section, Html]]:
+def drawn_sections(detail: Detail, looks: Looks) -> list[tuple[Section, Html]]:
     """The sections that have something to show, in their order."""
     found = []
-    if sum(len(group.gains) for group in groups) > 1:  # a single one has its tiles at the top
-        found.append((GAINS, block(GAINS, drawn(GAINS, groups))))
-    body = [summary_table(groups), unfinished_table(groups), further_table(groups)]
-    found.append((SUMMARY, block(SUMMARY, body, beside=False)))
+    if sum(len(group.gains) for group in detail.groups) > 1:  # one has its tiles at the top
+        charts = drawn(GAINS, detail.shown[GAINS.kind])
+        found.append((GAINS, block(GAINS, charts, aside=detail.left_out(GAINS.kind))))
+    groups = detail.shown[SUMMARY.kind]
+    body = [summary_table(groups), unfinished_table(detail.groups), further_table(groups)]
+    rest = detail.left_out(SUMMARY.kind)
+    found.append((SUMMARY, block(SUMMARY, body, aside=rest, beside=False)))
     choose = True  # the boxes that choose stand in the first legend only
-    for section in chart_sections(looks):
+    for section in chart_sections(looks, seeds=detail.seeds):
+        groups = detail.shown[section.kind]
         charts = drawn(section, groups)
         if charts:
-            wanted = section.legend and len(looks) > 1
-            names = legend(looks, choose=choose) if wanted else None
-            choose = choose and not wanted
-            found.append((section, block(section, charts, aside=names)))
+            names = None
+            if section.legend and len(looks) > 1:
+                there = {one.name for group in groups for one in group.series}
+                own = {name: look for name, look in looks.items() if name in there}
+                names = legend(own, choose=choose, scroll=not detail.seeds)
+                choose = False
+            rest = detail.left_out(section.kind, seeds=section.seeds)
+            found.append((section, block(section, charts, aside=[rest, names])))
     return found
 
 
@@ -208,15 +229,15 @@ def block(section: Section, shown: Child, *, aside: Child = None, beside: bool =
     )
 
 
-def settings_section(groups: Sequence[Group]) -> Html:
+def settings_section(detail: Detail) -> Html:
     """Settings and environment."""
-    runs = [run for group in groups for one in group.series for run in one.runs]
+    runs = [run for group in detail.groups for one in group.series for run in one.runs]
     note = (
         "Flags beat files, files beat presets, presets beat defaults; the origin of a value "
         "stands below it."
     )
     section = Section("settings", "Settings and environment", note, lambda _: None)
-    return block(section, [settings_tables(runs), environment_tables(runs)])
+    return block(section, [settings_tables(runs), environment_tables(detail.environments, runs)])
 
 
 def footer() -> Html:

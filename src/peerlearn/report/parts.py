@@ -27,13 +27,17 @@ def figure(
     return tag("figure", tag("figcaption", caption, class_=hidden), image, numbers)
 
 
-def legend(looks: Looks, *, choose: bool = False) -> Html:
+def legend(looks: Looks, *, choose: bool = False, scroll: bool = False) -> Html:
     """The names beside a piece of their line; each is the label of the box that chooses it.
 
     Only one legend of the page has the boxes, in a form, so that a button can empty them all.
+    scroll: in a box of its own, as there may be many.
     """
     items = [tag("li", _entry(name, look, choose)) for name, look in looks.items()]
     names = tag("ul", items, class_="legend")
+    if scroll:
+        names = tag("div", names, class_="many-names", tabindex=0, role="region",
+                    aria_label="Names")  # fmt: skip
     if not choose:
         return names
     hint = tag("p", "Choose some to bring them out here and below.", class_="hint")

@@ -9,6 +9,8 @@ from peerlearn.report.parts import count
 from peerlearn.results.formats import NOTHING
 
 IDENTITY = ("data", "method", "memory", "seed")
+MOST_ROWS = 120  # of settings that differ; a page of few runs has no more
+MOST_VALUES = 60  # of one setting
 ALSO = ("method.name", "memory.size")  # say the same
 
 
@@ -26,26 +28,34 @@ def settings_tables(runs: Sequence[RunRecord]) -> Html:
             same[0].method,
             same[0].data,
             same[0].memory,
-            ", ".join(str(run.seed) for run in same),
+            some([str(run.seed) for run in same]),
             *(with_origin(same[0], name) for name in differing),
         ]
-        for same in by_setting.values()
+        for same in list(by_setting.values())[:MOST_ROWS]
     ]
+    rest = len(by_setting) - len(rows)
     head: list[Child] = ["Method", "Data", "Memory", "Seeds", *differing]
     all_rows: list[list[Child]] = []
     for name in (*IDENTITY, *names):
         values = dict.fromkeys(value(run, name) for run in runs)
         origins = dict.fromkeys(run.config.origins.get(name, NOTHING) for run in runs)
-        all_rows.append([name, tag("code", ", ".join(values)), ", ".join(origins)])
+        all_rows.append([name, tag("code", some([*values])), some([*origins])])
     return join(
         tag("h3", "What differs"),
         table(head, rows, label="Settings that differ between runs", class_="settings"),
+        tag("p", f"{rest:,} more are in the config.yaml of each run.") if rest else None,
         tag(
             "details",
             tag("summary", f"All {count(len(all_rows), 'setting')}"),
             table(["Setting", "Value", "Origin"], all_rows, label="All settings"),
         ),
     )
+
+
+def some(values: Sequence[str]) -> str:
+    """Values in a line, not too many of them."""
+    more = len(values) - MOST_VALUES
+    return ", ".join(values) if more <= 0 else f"{', '.join(values[:MOST_VALUES])}, {more:,} more"
 
 
 def value(run: RunRecord, name: str) -> str:
@@ -65,8 +75,8 @@ def with_origin(run: RunRecord, name: str) -> Html:
     return tag("td", tag("code", value(run, name)), shown)
 
 
-def environment_tables(runs: Sequence[RunRecord]) -> Html:
-    """Each environment that occurs, and the commands."""
+def environment_tables(runs: Sequence[RunRecord], whole: Sequence[RunRecord]) -> Html:
+    """Each environment that occurs, and the commands, of some of all runs."""
     kinds: dict[str, list[RunRecord]] = {}
     for run in runs:
         machine = {k: v for k, v in run.environment.items() if k != "command"}
@@ -84,7 +94,14 @@ def environment_tables(runs: Sequence[RunRecord]) -> Html:
     made = [run.environment["command"] for run in runs if "command" in run.environment]
     commands = dict.fromkeys(map(str, made))
     lines = tag("pre", tag("code", "\n".join(commands)), tabindex=0) if commands else None
-    return join(tag("h3", "Environment"), tables, tag("h3", "Commands") if lines else None, lines)
+    part = f"Of {len(runs):,} of the {len(whole):,} runs, one of a series."
+    return join(
+        tag("h3", "Environment"),
+        tag("p", part) if len(runs) < len(whole) else None,
+        tables,
+        tag("h3", "Commands") if lines else None,
+        lines,
+    )
 
 
 def environment_box(same: Sequence[RunRecord], used: str, body: Html) -> Html:

@@ -10,6 +10,7 @@ from peerlearn.results.formats import NOTHING, number, points
 from peerlearn.results.series import Group, Series
 from peerlearn.results.statistics import Spread, spread
 
+MOST_UNFINISHED = 60  # rows of runs without an end
 COSTS = (
     ("forward_per_image", "Images forward", "per stream image"),
     ("train_seconds", "Training", "seconds"),
@@ -89,15 +90,24 @@ def gain_cell(one: Series) -> Html:
 
 
 def unfinished_table(groups: Sequence[Group]) -> Html | None:
-    """How far the runs without an end have got, None if there are none."""
-    rows: list[list[Child]] = []
-    for group in groups:
-        for one in group.series:
-            rows += [unfinished_row(group, one, run) for run in one.runs if not run.done]
-    if not rows:
+    """How far the first runs without an end have got, None if there are none."""
+    found = [
+        (group, one, run)
+        for group in groups
+        for one in group.series
+        for run in one.runs
+        if not run.done
+    ]
+    if not found:
         return None
+    rows = [unfinished_row(group, one, run) for group, one, run in found[:MOST_UNFINISHED]]
     head = ["Method", "Runs on", "Seed", "Status", "Tasks reached", "AA so far %"]
-    return join(tag("h3", "Not finished"), table(head, rows, label="Runs not finished"))
+    more = f"The first {len(rows)} of {len(found):,}." if len(rows) < len(found) else ""
+    return join(
+        tag("h3", "Not finished"),
+        tag("p", more) if more else None,
+        table(head, rows, label="Runs not finished"),
+    )
 
 
 def unfinished_row(group: Group, one: Series, run: RunRecord) -> list[Child]:

@@ -1,10 +1,11 @@
 """Runs put side by side: what is averaged, what is paired with what, and what is best."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from peerlearn.errors import UserError
 from peerlearn.metrics.table import MAIN, METRICS
@@ -14,6 +15,7 @@ from peerlearn.results.series import Facts, Gain, Group, Series, labelled
 from peerlearn.results.statistics import Paired, paired
 
 FIRST = ("er", "derpp", "er_ace", "ocm", "gsa", "onpro")  # shown first, as in the paper
+GENERAL = ("stream.", "memory.", "machine.")  # settings whose defaults no method decides
 BEST = (
     "of the means over two or more seeds the best of its group, and every other whose difference "
     "from it, paired by seed, has a 95 % interval that includes zero"
@@ -52,8 +54,11 @@ def facts_of(run: RunRecord) -> dict[str, Any]:
 
 def _key(facts: Facts) -> str:
     """Equal for equal facts: 2 is 2.0, and what is not there is None."""
-    known = {name: value for name, value in facts.items() if value is not None}
-    numbers = {k: float(v) if type(v) is int else v for k, v in known.items()}
+    return _text({name: value for name, value in facts.items() if value is not None})
+
+
+def _text(facts: Facts) -> str:
+    numbers = {k: float(v) if type(v) is int else v for k, v in facts.items()}
     return json.dumps(numbers, sort_keys=True, default=str)
 
 
@@ -64,16 +69,18 @@ def _shared(variants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _group(data: str, memory: int, runs: Sequence[RunRecord]) -> Group:
     shared = _shared([run.config.variant for run in runs])
-    collected: dict[tuple[str, str], list[RunRecord]] = {}
-    usual = _usual(runs)
+    collected: dict[tuple[str, str], tuple[Facts, list[RunRecord]]] = {}
+    known = [(run, facts_of(run)) for run in runs]
+    usual = _usual(known)
     state = _states(runs)
-    facts = {run.folder: {**usual[run.method], **facts_of(run), **state(run)} for run in runs}
-    for run in runs:
-        collected.setdefault((run.method, _key(facts[run.folder])), []).append(run)
-    series = [Series(_once(some), facts[some[0].folder]) for some in collected.values()]
-    named = _numbered([_named(one, series, shared) for one in series])
+    for run, own in known:
+        facts = {**usual[run.method], **own, **state(run)}
+        collected.setdefault((run.method, _key(facts)), (facts, []))[1].append(run)
+    series = [Series(_once(some), facts) for facts, some in collected.values()]
+    named = _numbered(_named(series, shared))
     named.sort(key=lambda s: (method_key(s.method), len(s.variant), s.label))
-    whole = tuple(_with_gain(one, named) for one in named)
+    baselines = _baselines(named)
+    whole = tuple(_with_gain(one, baselines) for one in named)
     best = {name: _best(name, whole) for name in MAIN}
     marked = {name: labels for name, labels in best.items() if labels}
     return Group(data, memory, whole, shared, marked)
@@ -92,14 +99,21 @@ def _states(runs: Sequence[RunRecord]) -> Callable[[RunRecord], dict[str, str]]:
     return lambda run: {"fingerprint": known.get(run.config.fingerprint, run.config.fingerprint)}
 
 
-def _usual(runs: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
-    """By method, the values that nobody chose: what a run of an earlier version had as well."""
-    found: dict[str, dict[str, Any]] = {run.method: {} for run in runs}
-    for run in runs:
-        for name, value in facts_of(run).items():
-            if run.config.origins.get(name) in ("default", "preset"):
-                found[run.method].setdefault(name, value)
-    return found
+def _usual(known: Iterable[tuple[RunRecord, Facts]]) -> dict[str, dict[str, Any]]:
+    """By method, the values that nobody chose: what a run of an earlier version had as well.
+
+    Of settings that are the same for all methods, a run of any of them tells the default.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    general: dict[str, Any] = {}
+    for run, facts in known:
+        usual, origins = found.setdefault(run.method, {}), run.config.origins
+        for name, value in facts.items():
+            if name not in usual and origins.get(name) in ("default", "preset"):
+                usual[name] = value
+                if name.startswith(GENERAL) and origins[name] == "default":
+                    general.setdefault(name, value)
+    return {method: {**general, **usual} for method, usual in found.items()}
 
 
 def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
@@ -121,28 +135,41 @@ def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
     return tuple(kept)
 
 
-def _named(one: Series, group: Sequence[Series], shared: Facts) -> Series:
-    alike = [s.facts for s in group if (s.method, s.variant) == (one.method, one.variant)]
-    parts = {**one.variant, **_apart(one.facts, alike)}
-    own = {name: value for name, value in parts.items() if name not in shared}
-    return replace(one, label=labelled(one.method, parts), name=labelled(one.method, own))
+def _named(series: Sequence[Series], shared: Facts) -> list[Series]:
+    """Series with their labels: the method, its variant, and what tells it from one alike."""
+    alike: dict[tuple[str, str], list[Facts]] = {}
+    keys = [(one.method, _text(one.variant)) for one in series]
+    for key, one in zip(keys, series, strict=True):
+        alike.setdefault(key, []).append(one.facts)
+    apart = {key: _differing(some) for key, some in alike.items()}
+    named = []
+    for key, one in zip(keys, series, strict=True):
+        parts = {**one.variant, **{short: one.facts.get(k) for short, k in apart[key].items()}}
+        own = {name: value for name, value in parts.items() if name not in shared}
+        labels = labelled(one.method, parts), labelled(one.method, own)
+        named.append(replace(one, label=labels[0], name=labels[1]))
+    return named
 
 
 def _numbered(series: Sequence[Series]) -> list[Series]:
     """Series with a number after a label that still stands twice, as a cut one may."""
-    labels = [one.label for one in series]
-    twice = [(one, labels[: i + 1].count(one.label)) for i, one in enumerate(series)]
-    return [
-        replace(one, label=f"{one.label} ({k})", name=f"{one.name} ({k})") if k > 1 else one
-        for one, k in twice
-    ]
+    seen: Counter[str] = Counter()
+    numbered = []
+    for one in series:
+        seen[one.label] += 1
+        if (k := seen[one.label]) > 1:
+            one = replace(one, label=f"{one.label} ({k})", name=f"{one.name} ({k})")
+        numbered.append(one)
+    return numbered
 
 
-def _apart(own: Facts, alike: Sequence[Facts]) -> dict[str, Any]:
-    """The facts in which series that would have the same label differ, by short names."""
+def _differing(alike: Sequence[Facts]) -> dict[str, str]:
+    """The names, by short names, of the facts that differ in series of the same label."""
+    if len(alike) == 1:
+        return {}
     names = dict.fromkeys(name for facts in alike for name in facts)
     differing = [name for name in names if len({_key({"": f.get(name)}) for f in alike}) > 1]
-    return dict(zip(short_names(differing), map(own.get, differing), strict=True))
+    return dict(zip(short_names(differing), differing, strict=True))
 
 
 def short_names(names: Sequence[str]) -> list[str]:
@@ -152,34 +179,63 @@ def short_names(names: Sequence[str]) -> list[str]:
     ['lr', 'net.name', 'optim.name']
     """
     last = [name.rpartition(".")[2] for name in names]
-    return [s if last.count(s) == 1 else n for n, s in zip(names, last, strict=True)]
+    times = Counter(last)
+    return [s if times[s] == 1 else n for n, s in zip(names, last, strict=True)]
 
 
-def _with_gain(one: Series, group: Sequence[Series]) -> Series:
+class Baseline(NamedTuple):
+    """A series without a wrapper, and what a wrapper must agree with it in."""
+
+    series: Series
+    facts: Facts
+
+
+def _baselines(series: Sequence[Series]) -> dict[str, dict[str, list[Baseline]]]:
+    """By method, then by the key of their facts."""
+    found: dict[str, dict[str, list[Baseline]]] = {}
+    for one in series:
+        if not one.wrapper:
+            facts = _comparable(one)
+            same = found.setdefault(one.method, {}).setdefault(_key(facts), [])
+            same.append(Baseline(one, facts))
+    return found
+
+
+def _with_gain(one: Series, baselines: Mapping[str, Mapping[str, list[Baseline]]]) -> Series:
     """A wrapper with its gain over the series of its base whose shared settings all agree."""
-    rivals = [s for s in group if one.wrapper and s.method == one.base]
-    if not rivals:
+    if not one.wrapper or one.base not in baselines:
         return one
-    nearest = min(rivals, key=lambda s: (len(_unlike(one, s)), -len(_common(one, s))))
-    unlike = _unlike(one, nearest)
+    facts, rivals = _comparable(one), baselines[one.base]
+    near = rivals.get(_key(facts)) or _nearest(facts, [b for same in rivals.values() for b in same])
+    nearest = max(near, key=lambda rival: len(_common(one, rival.series)))
+    unlike = _unlike(facts, nearest.facts)
     if unlike:
         return replace(one, why=_why(one, unlike))
-    seeds = _common(one, nearest)
+    seeds = _common(one, nearest.series)
     if not seeds:
-        waiting = one.done and nearest.done
+        waiting = one.done and nearest.series.done
         return replace(one, why="no seed in common with its baseline" if waiting else "")
-    pairs = {name: _paired(name, one, nearest) for name in MAIN}
+    pairs = {name: _paired(name, one, nearest.series) for name in MAIN}
     metrics = {name: pair for name, pair in pairs.items() if pair}
-    return replace(one, gain=Gain(nearest, tuple(seeds), metrics))
+    return replace(one, gain=Gain(nearest.series, tuple(seeds), metrics))
 
 
-def _unlike(wrapper: Series, base: Series) -> list[str]:
-    """What they differ in; the collaboration and its plug-ins are the wrapper's own."""
+def _nearest(facts: Facts, rivals: Sequence[Baseline]) -> list[Baseline]:
+    """Those that differ in the fewest."""
+    counts = [len(_unlike(facts, rival.facts)) for rival in rivals]
+    fewest = min(counts)
+    return [rival for rival, n in zip(rivals, counts, strict=True) if n == fewest]
+
+
+def _comparable(one: Series) -> dict[str, Any]:
+    """What must agree; the collaboration and its plug-ins are the wrapper's own."""
     own = ("collaboration.", "plugin.wrapper ", "plugin.teacher ")
-    names = dict.fromkeys(
-        name for name in (*wrapper.facts, *base.facts) if not name.startswith(own)
-    )
-    return [name for name in names if wrapper.facts.get(name) != base.facts.get(name)]
+    return {name: value for name, value in one.facts.items() if not name.startswith(own)}
+
+
+def _unlike(mine: Facts, theirs: Facts) -> list[str]:
+    """The names of what differs; what is not there is None."""
+    return [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
 
 
 def _why(one: Series, unlike: Sequence[str]) -> str:

@@ -110,7 +110,8 @@ class Series:
     @property
     def chance(self) -> tuple[float, ...]:
         """AA of guessing after each task: one over the classes so far."""
-        longest = max((run.accuracy for run in self.runs), key=lambda a: len(a.ensemble))
+        runs = self.done[:1] or self.runs  # the finished ones have all had the same tasks
+        longest = max((run.accuracy for run in runs), key=lambda a: len(a.ensemble))
         steps = range(1, len(longest.ensemble) + 1)
         if not longest.class_names:
             return ()
@@ -118,12 +119,21 @@ class Series:
         return tuple(1 / min(whole, step * longest.classes_per_task) for step in steps)
 
     @property
+    def chance_at_end(self) -> float | None:
+        """AA of guessing after the last task, from the summaries alone where these know it."""
+        classes = self.done[0].summary.classes if self.done else 0
+        if classes:
+            return 1 / classes
+        return self.chance[-1] if self.chance else None
+
+    @property
     def at_chance(self) -> bool:
         """Whether AA cannot be told from guessing: its interval, or one seed, is not above it."""
-        aa, chance = self.spread("AA"), self.chance
-        if aa is None or not chance:
+        aa = self.spread("AA")
+        chance = None if aa is None else self.chance_at_end
+        if aa is None or chance is None:
             return False
-        return (aa.mean if aa.low is None else aa.low) <= chance[-1]
+        return (aa.mean if aa.low is None else aa.low) <= chance
 
 
 @dataclass(frozen=True)
