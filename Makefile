@@ -14,7 +14,10 @@ demo: .venv/.core  ## ER with and without CCL-DC on real images: a table and rep
 test: .venv/.dev  ## lint, types and all tests, the slow ones too
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	@mkdir -p build  # those of sweeps mostly wait: beside the others they take no time
+	@$(BIN)/python -m pytest tests/studies > build/studies.log 2>&1 & studies=$$!; \
+	$(BIN)/python -m pytest --ignore=tests/studies; others=$$?; \
+	wait $$studies; code=$$?; tail -n 200 build/studies.log; exit $$((others + code))
 
 fuzz: .venv/.dev  ## the long form of the fuzzer
 	$(BIN)/python tests/fuzz/long.py

@@ -62,24 +62,29 @@ def prepared(name: str, scene: Scene, **options: Any) -> Subject:
     """
     gc.collect()  # what was timed before takes no memory any more
     learner, half = untrained(name, scene, **options), scene.classes // 2
-    memory, classes = learner.memory, torch.arange(scene.classes)
+    classes = torch.arange(scene.classes)
     if scene.memory:
-        extras = {
-            column: torch.zeros(scene.memory, *_sizes(learner, shape))
-            for column, shape in learner.method.stores.items()
-        }
-        x, y = scene.images(scene.memory), torch.arange(scene.memory) % scene.classes
-        memory.add(learner.rngs["memory"], x=x, y=y, **extras)
-        if isinstance(memory, Reservoir):
-            memory.seen *= 100
+        labels = torch.arange(scene.memory) % scene.classes
+        fill_memory(learner, scene.images(scene.memory), labels)
     learner.progress = learner.progress.meeting(classes[:half]).after_batch({})
     learner.end_task()
     learner.progress = learner.progress.meeting(classes[half:])
     stream = scene.images(BATCH * BATCHES, seed=1).split(BATCH)
-    labels = (half + torch.arange(BATCH * BATCHES) % (scene.classes - half)).split(BATCH)
-    subject = Subject(learner, cycle(map(Batch, stream, labels)))
+    y = (half + torch.arange(BATCH * BATCHES) % (scene.classes - half)).split(BATCH)
+    subject = Subject(learner, cycle(map(Batch, stream, y)))
     subject.step()
     return subject
+
+
+def fill_memory(learner: OnlineLearner, x: Tensor, y: Tensor) -> None:
+    """Put images (N, 3, H, W) uint8 and labels (N,) into a memory, as if among many others."""
+    extras = {
+        column: torch.zeros(len(x), *_sizes(learner, shape))
+        for column, shape in learner.method.stores.items()
+    }
+    learner.memory.add(learner.rngs["memory"], x=x, y=y, **extras)
+    if isinstance(learner.memory, Reservoir):
+        learner.memory.seen *= 100
 
 
 def _sizes(learner: OnlineLearner, shape: Shape) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The command: peerlearn run | table | report | data | list | benchmark; a file each.
+"""The command: peerlearn run | sweep | status | tune | table | report | ...; a file each.
 
 Nothing here imports torch before a command needs it, so that help and tables come at once.
 """
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from peerlearn import __version__
-from peerlearn.cli import benchmark, data, listing, report, run, table
+from peerlearn.cli import benchmark, data, listing, report, run, status, sweep, table, tune
 from peerlearn.cli.parsing import Parser, refuse_unknown
-from peerlearn.errors import UserError
+from peerlearn.errors import UserError, out_of_memory
 
-COMMANDS = (run, table, report, data, listing, benchmark)
+COMMANDS = (run, sweep, status, tune, table, report, data, listing, benchmark)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,13 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
-        words = list(sys.argv[1:] if arguments is None else arguments)
+        typed = list(sys.argv[1:] if arguments is None else arguments)
         parser = _parser()
-        words, given = parser.split(words)
+        words, given = parser.split(typed)
         args, unknown = parser.parse_known_args(words)
         if unknown:
             refuse_unknown(args.command, unknown[0], args.options)
-        args.given = given
+        args.given, args.typed = given, typed
         code = int(args.act(args) or 0)
         sys.stdout.flush()
         return code
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         why = error.strerror or str(error) or type(error).__name__
         return _refused(f"{place}{why}; see to the file or the folder, or name another")
     except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+        if not out_of_memory(error):
             raise
         return _refused("the memory does not suffice; take a smaller --memory, --width or --batch")
 
@@ -57,12 +57,6 @@ def _refused(what: str) -> int:
     with suppress(OSError):  # the exit code says it too
         print(f"peerlearn: {UserError(what)}", file=sys.stderr)
     return 2
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory ran out; torch says so in words."""
-    words = ("allocate memory", "out of memory")
-    return isinstance(error, MemoryError) or any(text in str(error) for text in words)
 
 
 def _parser() -> Parser:

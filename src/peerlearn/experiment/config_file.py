@@ -1,6 +1,7 @@
 """Settings from a YAML file."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -12,18 +13,8 @@ from peerlearn.settings import flatten
 
 def read_file(path: Path) -> list[Given]:
     """Settings from a YAML file, nested or with dotted names; a run's config.yaml will do."""
-    try:
-        node = yaml_node(read_text(path, MOST_YAML_BYTES))
-        content = value_of(node)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); name a YAML file") from error
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: is not text; name a YAML file") from None
-    except Unreadable as error:
-        raise UserError(f"{path}: {error}; write `name: value` lines") from None
-    if not isinstance(content, dict) or not isinstance(node, yaml.MappingNode):
-        raise UserError(f"{path}: must hold `name: value` lines")
-    lines, origins = _lines(node), content.get("origins")
+    content, lines = read_mapping(path)
+    origins = content.get("origins")
     if isinstance(content.get("settings"), dict):  # the record of a run
         content = content["settings"]
         lines = {key.removeprefix("settings."): line for key, line in lines.items()}
@@ -38,6 +29,22 @@ def read_file(path: Path) -> list[Given]:
         )
         for key, value in flatten(content).items()
     ]
+
+
+def read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """What a YAML file holds, and the lines of its keys, by dotted names."""
+    try:
+        node = yaml_node(read_text(path, MOST_YAML_BYTES))
+        content = value_of(node)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); name a YAML file") from error
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: is not text; name a YAML file") from None
+    except Unreadable as error:
+        raise UserError(f"{path}: {error}; write `name: value` lines") from None
+    if not isinstance(content, dict) or not isinstance(node, yaml.MappingNode):
+        raise UserError(f"{path}: must hold `name: value` lines")
+    return {str(key): value for key, value in content.items()}, _lines(node)
 
 
 def _lines(node: yaml.MappingNode, prefix: str = "") -> dict[str, int]:

@@ -117,6 +117,14 @@ class Resolved:
             variant=_variant(values, {**self.usual, **usual}),
         )
 
+    def with_seed(self, seed: int) -> "Resolved":
+        """The run with another seed, and nothing else changed."""
+        return replace(
+            self,
+            values={**self.values, "seed": seed},
+            origins={**self.origins, "seed": "flag"},
+        )
+
     def check(self) -> None:
         """Refuse what cannot work together, before any other run has begun."""
         method, blur = self.parts.method, self.values["stream.blur"]

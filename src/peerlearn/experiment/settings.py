@@ -2,9 +2,10 @@
 
 from typing import Literal, Self
 
+import torch
 from pydantic import model_validator
 
-from peerlearn.data.images import Dataset
+from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.errors import UserError
 from peerlearn.learner.build import Profile
 from peerlearn.peer.model import Layout, Precision
@@ -74,21 +75,53 @@ class StreamSettings(Settings):
     test_per_class: int | None = setting(
         None, "take only the first N test images of each class", ge=1
     )
+    images: Literal["all", "tuning"] = setting(
+        "all", "tuning: no test images; the last training images of each class, divided in two"
+    )
     image_size: int | None = setting(
         None, "resize the images of a folder to N x N pixels", ge=1, le=4096
     )
 
     def stream(self, data: Dataset, seed: int) -> Stream:
         """The stream of a run."""
-        train, test = data.train, data.test
-        if self.train_per_class is not None:
-            train = train.first_per_class(self.train_per_class)
-        if self.test_per_class is not None:
-            test = test.first_per_class(self.test_per_class)
+        if self.images == "tuning":
+            train, test = for_tuning(data.train, self.train_per_class, self.test_per_class)
+        else:
+            train, test = data.train, data.test
+            if self.train_per_class is not None:
+                train = train.first_per_class(self.train_per_class)
+            if self.test_per_class is not None:
+                test = test.first_per_class(self.test_per_class)
         part = Dataset(train, test, data.name)
         if self.blur:
             return BlurryStream(part, self.tasks, self.batch, seed, blur=self.blur)
         return ClassStream(part, self.tasks, self.batch, seed)
+
+
+def for_tuning(
+    images: ImageSet, train: int | None = None, test: int | None = None
+) -> tuple[ImageSet, ImageSet]:
+    """Training and test images of a search for settings, out of training images alone.
+
+    Of each class the last images are for testing, a fifth unless `test` says how many, and those
+    right before them for training, all others unless `train` says how many. A run that takes the
+    first images of each class so shares as few with the search as can be.
+    """
+    by_class = [(images.y == k).nonzero()[:, 0] for k in range(images.num_classes)]
+    fewest = min(map(len, by_class), default=0)
+    if (train or 1) + (test or max(fewest // 5, 1)) > fewest:
+        raise UserError(
+            f"{train or 1} training and {test or max(fewest // 5, 1)} test images are more than "
+            f"the {fewest} that some class has for tuning; take fewer --train-per-class"
+        )
+    first, second = [], []
+    for rows in by_class:
+        tested = test or max(len(rows) // 5, 1)
+        end = len(rows) - tested
+        first.append(rows[end - (train or end) : end])
+        second.append(rows[end:])
+    taken = [images.take(torch.cat(part).sort().values) for part in (first, second)]
+    return taken[0], taken[1]
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

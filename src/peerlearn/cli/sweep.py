@@ -1,0 +1,158 @@
+"""peerlearn sweep: many runs, in processes of this machine or on a Ray cluster."""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peerlearn.cli.parsing import Commands, Parser, add_command, add_plugins, load_plugins, path
+from peerlearn.cli.run import files_of, methods_of
+from peerlearn.errors import UserError
+from peerlearn.storage import user_path
+from peerlearn.units import printable
+
+if TYPE_CHECKING:
+    from peerlearn.studies.grid import Grid
+    from peerlearn.studies.many import Means
+
+ABOUT = "many runs, side by side; a second call does only what is missing"
+MOST_JOBS = 4096
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "sweep",
+        ABOUT,
+        act,
+        epilog="Any setting takes a list: --lr 1e-3,5e-4 --memory 200,500. See docs/sweeps.md.",
+        usage="%(prog)s [grid.yaml] [method ...] [--name value,value ...] [options]",
+        add_help=False,
+    )
+    parser.takes_settings = True
+    parser.add_argument(
+        "what", nargs="*", metavar="grid.yaml, method", help="a YAML file; er, gsa+ccldc, ..."
+    )
+    parser.add_argument("-h", "--help", action="store_true", help="this, with all settings")
+    parser.add_argument("--seeds", help="such as 0-2 or 0,3,7 (default 0)")
+    parser.add_argument(
+        "--preset", type=path, help="YAML file of settings; the grid and flags win over it"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="list the runs, time and memory")
+    add_execution(parser)
+    parser.set_defaults(shown=parser)
+
+
+def add_execution(parser: Parser, out: str = "runs") -> None:
+    """The flags of commands that make many runs."""
+    parser.add_argument("--out", type=path, default=Path(out), help=f"folder of all runs ({out})")
+    parser.add_argument("--root", type=path, help="folder in which data sets lie")
+    parser.add_argument("--jobs", type=_jobs, default=0, help="runs at once (what cores bear)")
+    parser.add_argument(
+        "--per-run", metavar="SHARE", default="", help="of each, such as cpu=2,gpu=0.25,memory=4G"
+    )
+    parser.add_argument("--retries", type=_retries, default=3, help="after deaths (3)")
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", help="on a Ray cluster; auto: the one here, or a new one"
+    )
+    parser.add_argument(
+        "--fetch", action="store_true", help="with --ray: nodes do not see --out, bring files back"
+    )
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    add_plugins(parser)
+
+
+def act(args: argparse.Namespace) -> int:
+    """Do it."""
+    load_plugins(args.plugins)
+    grid = grid_of(args)
+    if args.help:
+        from peerlearn.experiment.vocabulary import settings_help
+
+        runs = [wish.run for wish in grid.runs()] if grid.methods or grid.include else []
+        print(args.shown.format_help() + settings_help(runs, args.options))
+        return 0
+
+    from peerlearn.experiment.precision import settle_precision
+    from peerlearn.studies.job import Job, Place
+    from peerlearn.studies.many import carry_out, dry_run, dry_text
+
+    wishes, means = grid.runs(), means_of(args)
+    runs, choices = settle_precision([wish.run for wish in wishes], args.out)
+    for choice in choices:
+        print(printable(choice), file=sys.stderr)
+    place = Place(args.out, args.root, args.plugins)
+    jobs = [Job(wish._replace(run=run), place) for wish, run in zip(wishes, runs, strict=True)]
+    if args.dry_run:
+        found = dry_run(jobs, means)
+        print(json.dumps(found, indent=1) if args.json else dry_text(found))
+        return 1 if found["total"]["faults"] else 0
+    outcome = carry_out(jobs, means, shlex.join(["peerlearn", *args.typed]))
+    if args.json:
+        print(json.dumps(outcome.to_json(), indent=1))
+    elif not outcome.stopped and (outcome.done or outcome.before):
+        out = printable(str(args.out))
+        print(f"peerlearn table {out}    shows the results, peerlearn report {out} a page")
+    return outcome.code
+
+
+def means_of(args: argparse.Namespace) -> "Means":
+    """With what the runs are to be made."""
+    from peerlearn.studies.many import Means
+    from peerlearn.studies.share import Share
+
+    share = Share.parse(args.per_run) if args.per_run else Share()
+    return Means(args.jobs, share, args.retries, args.ray, args.fetch)
+
+
+def grid_of(args: argparse.Namespace) -> "Grid":
+    """What was asked for, in files and by flags."""
+    from peerlearn.experiment.config_file import read_file
+    from peerlearn.studies.grid import combined, from_flags, with_preset
+    from peerlearn.studies.grid_file import from_file
+
+    files = [word for word in args.what if _is_grid(word)]
+    methods = [word for word in args.what if word not in files]
+    if len(files) > 1:
+        raise UserError(f"sweep: takes one grid, not {len(files)}; start one after the other")
+    load_plugins(files_of(methods), required=False)
+    grid = from_flags(methods, [(flag.name, flag.value) for flag in args.given], args.seeds)
+    if files:
+        grid = combined(from_file(user_path(files[0])), grid)
+        named = [name for one in (grid, *grid.include) for name in one.methods]
+        load_plugins(files_of(named), required=False)
+    if args.preset:
+        preset = read_file(args.preset)
+        grid = with_preset(grid, preset)
+        grid = grid if grid.methods else replace(grid, methods=tuple(methods_of(preset)))
+    return grid
+
+
+def _is_grid(word: str) -> bool:
+    """Whether a word names a file, not a method."""
+    if word.lower().endswith((".yaml", ".yml")):
+        return True
+    if word.endswith((".json", ".toml", ".txt", "/")) or os.path.isfile(word):
+        raise UserError(f"{word:.100}: a grid is a YAML file, and its name ends in .yaml")
+    return False
+
+
+def _jobs(typed: str) -> int:
+    return _count(typed, 1, MOST_JOBS)
+
+
+def _retries(typed: str) -> int:
+    return _count(typed, 0, 1000)
+
+
+def _count(typed: str, least: int, most: int) -> int:
+    number: Any = int(typed) if typed.isdecimal() and len(typed) < 9 else -1
+    if not least <= number <= most:
+        wanted = f"must be a whole number from {least} to {most}"
+        raise argparse.ArgumentTypeError(f"{wanted}, got {typed!r:.40}")
+    return int(number)

@@ -1,0 +1,1 @@
+"""Many runs: grids, sweeps over them in processes or on a Ray cluster, searches for settings."""
