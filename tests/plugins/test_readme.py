@@ -10,28 +10,31 @@ from outside import outside  # noqa: F401
 from peerlearn.cli import _parser
 from peerlearn.cli.parsing import load_plugins
 from peerlearn.cli.run import plan
+from peerlearn.cli.sweep import grid_of
 
 ROOT = Path(__file__).parents[2]
-SLICE = re.compile(r'^ *SLICE="(.*)"$', re.MULTILINE)
+COMMAND = re.compile(r"^ *(peerlearn (?:run|sweep) [^#\n]*)", re.MULTILINE)
 
 
 def commands() -> list[str]:
     text = (ROOT / "README.md").read_text() + (ROOT / "docs/results/core.md").read_text()
-    (options,) = SLICE.findall(text)
-    lines = re.findall(r"^ *(peerlearn run .*)$", text, re.MULTILINE)
-    return [line.partition("#")[0].replace("$SLICE", options) for line in lines]
+    return COMMAND.findall(text)
 
 
 @pytest.mark.parametrize("command", commands())
 def test_this_command_is_understood(command: str) -> None:
+    name, *words = shlex.split(command)[1:]
+    words = [str(ROOT / word) if word.endswith(".yaml") else word for word in words]
     parser = _parser()
-    words, given = parser.split(shlex.split(command)[1:])
-    args = parser.parse_args(words)
+    known, given = parser.split([name, *words])
+    args = parser.parse_args(known)
     args.given = given
     load_plugins(args.plugins)
-    for run in plan(args):
+    runs = plan(args) if name == "run" else [wish.run for wish in grid_of(args).runs()]
+    assert runs
+    for run in runs:
         run.check()
 
 
 def test_there_are_some() -> None:
-    assert len(commands()) >= 6
+    assert {command.split()[1] for command in commands()} == {"run", "sweep"}

@@ -135,6 +135,26 @@ def test_a_run_can_be_stopped_and_saves(address: str, tmp_path: Path) -> None:
 
 
 @with_ray
+def test_one_that_does_not_hear_that_it_is_to_stop_is_asked_again(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,), journal = jobs_of(tmp_path / "runs", 1), tmp_path / "journal"
+    executor = Cluster(address, Share(), command=command(journal, seconds=20))
+    whole = Sweep(executor, Silent())
+    whole.add(job)
+    while not stories(journal):
+        whole.turn()
+    monkeypatch.setattr(cluster, "ASK_AGAIN", 1.0)
+    with monkeypatch.context() as deaf:
+        deaf.setattr(executor._ray, "cancel", lambda *_, **__: None)
+        whole.stop(job.key)
+    while whole.left:
+        whole.turn()
+    executor.close()
+    assert whole.results[job.key].how == "stopped"
+
+
+@with_ray
 def test_nodes_that_share_no_folder_send_their_files_back(address: str, tmp_path: Path) -> None:
     jobs, journal = jobs_of(tmp_path / "runs", 6), tmp_path / "journal"
     executor = Cluster(address, Share(), fetch=True, command=command(journal, deaths=0.3))

@@ -26,6 +26,7 @@ from peerlearn.studies.state import PLANS
 CONNECT = 5.0  # seconds within which a cluster must answer
 HEAD = 10.0  # seconds between two looks at the head
 INTERRUPTS = 0.05  # seconds between two looks for one
+ASK_AGAIN = 10.0  # seconds after which one that was to stop is asked again: a request may get lost
 AT_ONCE = 1000  # tasks that wait in the cluster or run there, at most
 # Ray binds to loopback alone only where it believes that it cannot have a cluster
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
@@ -72,6 +73,7 @@ class Cluster:
         self._kept_out: list[str] = []  # by other sweeps
         self._began: dict[str, float] = {}
         self._held: dict[str, ExitStack] = {}
+        self._stopping: dict[str, float] = {}  # when each was asked last
         self._lost = False
         self._folders: dict[str, Path] = {}
 
@@ -110,11 +112,13 @@ class Cluster:
         if not self._refs:
             return found
         self._look_at_the_head()
+        self._ask_again()
         done, _ = self._ray.wait(list(self._refs), num_returns=len(self._refs), timeout=0)
         if not done:
             done, _ = self._ray.wait(list(self._refs), timeout=seconds)
         for ref in done:
             key = self._refs.pop(ref)
+            self._stopping.pop(key, None)
             ended = self._result(ref, time.monotonic() - self._began.pop(key))
             try:
                 if ended.files:
@@ -153,9 +157,18 @@ class Cluster:
             return Ended("memory" if memory else "died", (why,), seconds)
 
     def stop(self, key: str, *, now: bool = False) -> None:
-        """Ask a job to save and stop, or end it now."""
+        """Ask a job to save and stop; a second time, or now, end it."""
+        self._cancel(key, now or key in self._stopping)
+
+    def _ask_again(self) -> None:
+        late = time.monotonic() - ASK_AGAIN
+        for key in [key for key, asked in self._stopping.items() if asked < late]:
+            self._cancel(key)
+
+    def _cancel(self, key: str, force: bool = False) -> None:
+        self._stopping[key] = time.monotonic()
         for ref in [ref for ref, own in self._refs.items() if own == key]:
-            self._ray.cancel(ref, force=now)
+            self._ray.cancel(ref, force=force)
 
     def close(self) -> None:
         """Leave the cluster, or end one of our own."""
@@ -231,7 +244,8 @@ def _waited(child: Child) -> Ended:
                     time.sleep(INTERRUPTS)
                 return ended.result()
             except KeyboardInterrupt:
-                child.stop()
+                if not child.stopped:
+                    child.stop()
 
 
 def _connected(address: str) -> Any:
