@@ -120,6 +120,20 @@ def test_workers_of_ray_that_are_killed_cost_nothing_but_time(address: str, tmp_
 
 @with_ray
 def test_a_run_can_be_stopped_and_saves(address: str, tmp_path: Path) -> None:
+    _stop_a_run(address, tmp_path)
+
+
+@with_ray
+def test_a_run_can_be_stopped_where_interrupts_were_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a script does for what it puts aside
+    try:
+        with two_nodes(cpus=1) as found:
+            _stop_a_run(found, tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop_a_run(address: str, tmp_path: Path) -> None:
     (job,), journal = jobs_of(tmp_path / "runs", 1), tmp_path / "journal"
     executor = Cluster(address, Share(), command=command(journal, seconds=20))
     whole = Sweep(executor, Silent())
@@ -132,26 +146,6 @@ def test_a_run_can_be_stopped_and_saves(address: str, tmp_path: Path) -> None:
     executor.close()
     assert whole.results[job.key].how == "stopped"
     assert (job.folder.path / "progress").exists()
-
-
-@with_ray
-def test_one_that_does_not_hear_that_it_is_to_stop_is_asked_again(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (job,), journal = jobs_of(tmp_path / "runs", 1), tmp_path / "journal"
-    executor = Cluster(address, Share(), command=command(journal, seconds=20))
-    whole = Sweep(executor, Silent())
-    whole.add(job)
-    while not stories(journal):
-        whole.turn()
-    monkeypatch.setattr(cluster, "ASK_AGAIN", 1.0)
-    with monkeypatch.context() as deaf:
-        deaf.setattr(executor._ray, "cancel", lambda *_, **__: None)
-        whole.stop(job.key)
-    while whole.left:
-        whole.turn()
-    executor.close()
-    assert whole.results[job.key].how == "stopped"
 
 
 @with_ray

@@ -7,6 +7,7 @@ import atexit
 import os
 import secrets
 import shutil
+import signal
 import socket
 import stat
 import tempfile
@@ -26,7 +27,6 @@ from peerlearn.studies.state import PLANS
 CONNECT = 5.0  # seconds within which a cluster must answer
 HEAD = 10.0  # seconds between two looks at the head
 INTERRUPTS = 0.05  # seconds between two looks for one
-ASK_AGAIN = 10.0  # seconds after which one that was to stop is asked again: a request may get lost
 AT_ONCE = 1000  # tasks that wait in the cluster or run there, at most
 # Ray binds to loopback alone only where it believes that it cannot have a cluster
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
@@ -73,7 +73,6 @@ class Cluster:
         self._kept_out: list[str] = []  # by other sweeps
         self._began: dict[str, float] = {}
         self._held: dict[str, ExitStack] = {}
-        self._stopping: dict[str, float] = {}  # when each was asked last
         self._lost = False
         self._folders: dict[str, Path] = {}
 
@@ -112,13 +111,11 @@ class Cluster:
         if not self._refs:
             return found
         self._look_at_the_head()
-        self._ask_again()
         done, _ = self._ray.wait(list(self._refs), num_returns=len(self._refs), timeout=0)
         if not done:
             done, _ = self._ray.wait(list(self._refs), timeout=seconds)
         for ref in done:
             key = self._refs.pop(ref)
-            self._stopping.pop(key, None)
             ended = self._result(ref, time.monotonic() - self._began.pop(key))
             try:
                 if ended.files:
@@ -157,18 +154,9 @@ class Cluster:
             return Ended("memory" if memory else "died", (why,), seconds)
 
     def stop(self, key: str, *, now: bool = False) -> None:
-        """Ask a job to save and stop; a second time, or now, end it."""
-        self._cancel(key, now or key in self._stopping)
-
-    def _ask_again(self) -> None:
-        late = time.monotonic() - ASK_AGAIN
-        for key in [key for key, asked in self._stopping.items() if asked < late]:
-            self._cancel(key)
-
-    def _cancel(self, key: str, force: bool = False) -> None:
-        self._stopping[key] = time.monotonic()
+        """Ask a job to save and stop, or end it now."""
         for ref in [ref for ref, own in self._refs.items() if own == key]:
-            self._ray.cancel(ref, force=force)
+            self._ray.cancel(ref, force=now)
 
     def close(self) -> None:
         """Leave the cluster, or end one of our own."""
@@ -235,7 +223,10 @@ def _waited(child: Child) -> Ended:
     """Wait for a process; Ray cancels a task by an interrupt, which lets the process stop.
 
     The interrupt comes when Python takes its next step, which one that waits for output does not.
+    A cluster that was started in the background of a script has inherited that it ignores them.
     """
+    with suppress(ValueError):  # not in the main thread: interrupts do not come here
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with ThreadPoolExecutor(1) as aside:
         ended = aside.submit(child.wait)
         while True:
@@ -244,8 +235,7 @@ def _waited(child: Child) -> Ended:
                     time.sleep(INTERRUPTS)
                 return ended.result()
             except KeyboardInterrupt:
-                if not child.stopped:
-                    child.stop()
+                child.stop()
 
 
 def _connected(address: str) -> Any:
