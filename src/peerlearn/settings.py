@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
@@ -106,12 +107,23 @@ def _kind(parameter: inspect.Parameter) -> Any:
 
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
-    """The fields of a class by their dotted names, those of classes within it included."""
+    """The fields of a class by their dotted names, those of classes within it included.
+
+    >>> class Chain(Settings):
+    ...     stages: int = 3
+    >>> class Short(Settings):
+    ...     chain: Chain = Chain(stages=2)
+    >>> fields_of(Short)["chain.stages"].default
+    2
+    """
     found: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            found |= fields_of(inner, f"{prefix}{name}.")
+            own = flatten(field.default.model_dump()) if isinstance(field.default, inner) else {}
+            for key, part in fields_of(inner).items():
+                found[f"{prefix}{name}.{key}"] = part = copy(part)
+                part.default = own.get(key, part.default)
         else:
             found[f"{prefix}{name}"] = field
     return found

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from peerlearn import ClassStream, Collaboration, Edge, OnlineLearner, UserError, small_net
 from peerlearn.learner import TEACHERS, WRAPPERS
-from peerlearn.learner.teachers import Frozen, OtherPeers, Shown, Teacher, TeacherSettings
+from peerlearn.learner.teacher import Shown, Teacher, TeacherSettings
+from peerlearn.learner.teachers.present import Frozen, OtherPeers
 from peerlearn.learner.wrapper import Wrapper
 from peerlearn.methods import ER
 from peerlearn.settings import setting

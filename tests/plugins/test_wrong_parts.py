@@ -47,7 +47,7 @@ def test_a_keyword_that_must_be_given_is_a_flag(capsys: pytest.CaptureFixture[st
 
 
 TEACHER = """
-from peerlearn.learner.teachers import OtherPeers
+from peerlearn.learner.teachers.present import OtherPeers
 class Loud(OtherPeers):
     name = "loud"
     factor = 1.0
@@ -57,7 +57,7 @@ class Loud(OtherPeers):
 """
 WRAPPER = """
 from peerlearn.learner.collaboration import Edge
-from peerlearn.learner.wrappers import Wrapper
+from peerlearn.learner.wrapper import Wrapper
 class Shout(Wrapper):
     name = "shout"
     def edges(self):

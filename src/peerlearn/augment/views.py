@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from peerlearn.augment import ops, randaugment
+from peerlearn.augment.strategies import AUGMENTATIONS, Augmentation
 from peerlearn.settings import Settings, setting
 
 
@@ -18,6 +19,7 @@ class ViewChain(Settings):
         ops: operations of each RandAugment (N).
         magnitude: strength of RandAugment (M), to 30.
         per_sample: draw RandAugment for each image, not once for the batch.
+        first: by name, the augmentation of the first stage in place of resized crop and mirror.
 
     >>> views = ViewChain(stages=3)(torch.rand(2, 3, 32, 32), torch.Generator())
     >>> len(views)
@@ -28,12 +30,15 @@ class ViewChain(Settings):
     ops: int = setting(3, "operations of each RandAugment (N)", ge=0, le=100)
     magnitude: int = setting(15, "strength of RandAugment (M)", ge=0, le=randaugment.MAX_MAGNITUDE)
     per_sample: bool = setting(False, "draw RandAugment for each image, not once for the batch")
+    first: Augmentation | None = setting(
+        None, "augmentation of the first stage; none: resized crop and mirror"
+    )
 
     def __call__(self, x: Tensor, rng: torch.Generator) -> list[Tensor]:
         """Return stages + 1 views, each float (B, 3, H, W) in [0, 1]; view 0 is x itself."""
         views = [x]
         if self.stages > 0:
-            views.append(_crop_and_mirror(x, rng))
+            views.append(AUGMENTATIONS[self.first](x, rng) if self.first else crop_mirror(x, rng))
         # Levels stay whole from here on. Going through floats at each stage, as the authors do,
         # gives the same pixels: floor(255.999 * (k / 255)) is k for every level k.
         levels = views[-1].mul(255.999).clamp_(0, 255).byte() if self.stages > 1 else x
@@ -44,7 +49,8 @@ class ViewChain(Settings):
         return views
 
 
-def _crop_and_mirror(x: Tensor, rng: torch.Generator) -> Tensor:
+def crop_mirror(x: Tensor, rng: torch.Generator) -> Tensor:
+    """Resized crop of at least 0.6 of the area, mirror with chance 0.5. (B, 3, H, W)."""
     boxes = ops.draw_boxes(len(x), (x.shape[2], x.shape[3]), rng, min_area=0.6)
     flips = ops.draw_mask(len(x), 0.5, rng)
     return ops.mirror(ops.resized_crop(x, boxes), flips)

@@ -72,7 +72,7 @@ def prediction(subject: Subject, x: Tensor) -> dict[str, Action]:
 
     def of_run() -> None:
         learner.predictor.refresh()
-        Scores(len(models), ncm=True).add(learner, [images])
+        Scores(learner, ncm=True).add(learner, [images])
 
     return {
         "bare": bare,

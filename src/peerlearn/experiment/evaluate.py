@@ -1,4 +1,4 @@
-"""Accuracy of everything that can answer: the ensemble, each peer, nearest class means."""
+"""Accuracy of everyone who can answer: the ensemble, each peer, nearest class means, copies."""
 
 from typing import Any
 
@@ -14,39 +14,59 @@ from peerlearn.records.schema import Matrices
 
 
 class Scores:
-    """The accuracy matrices of a run, a row added after each task."""
+    """The accuracy matrices of a run, a row added after each task.
 
-    def __init__(self, peers: int, ncm: bool) -> None:
+    Args:
+        learner: that is evaluated.
+        ncm: whether nearest class means are.
+    """
+
+    def __init__(self, learner: OnlineLearner, ncm: bool) -> None:
+        peers, answers = len(learner.peers), learner.predictors
         self.ensemble = AccuracyMatrix()
         self.peers = [AccuracyMatrix() for _ in range(peers)] if peers > 1 else []
         self.ncm = AccuracyMatrix() if ncm else None
+        # where there are slow copies: of all who can answer, one of which is the ensemble
+        several = answers if len(answers) > 1 else {}
+        self.answers: dict[str, AccuracyMatrix] = {name: AccuracyMatrix() for name in several}
 
     def add(self, learner: OnlineLearner, tests: list[ImageSet]) -> None:
         """Evaluate on the test images of all tasks so far; one row for each matrix."""
         x = torch.cat([test.x for test in tests])
         if not len(learner.memory):
             self.ncm = None  # a matrix with a row missing says nothing
-        method = learner.method
-        answers = _Answered(learner.predictor, x, method.gives_logits, self.ncm is not None)
-        self.ensemble.add_row(_right(method.predict(answers, x), tests))
-        for matrix, own in zip(self.peers, answers.by_peer, strict=False):
-            matrix.add_row(_right(own.argmax(dim=1), tests))
-        if self.ncm is not None:
-            self.ncm.add_row(_right(answers.nearest_mean(x), tests))
+        method, who = learner.method, learner.collaboration.answer
+        for name, predictor in learner.predictors.items():
+            features = name == who and self.ncm is not None
+            said = _Answered(predictor, x, method.gives_logits, features)
+            right = _right(method.predict(said, x), tests)
+            if name in self.answers:
+                self.answers[name].add_row(right)
+            if name == who:
+                self.ensemble.add_row(right)
+                if self.ncm is not None:
+                    self.ncm.add_row(_right(said.nearest_mean(x), tests))
+            if name == "peers":
+                for matrix, own in zip(self.peers, said.by_peer, strict=False):
+                    matrix.add_row(_right(own.argmax(dim=1), tests))
 
     def to_lists(self) -> dict[str, Any]:
         """As accuracy.json holds them."""
-        return {
+        matrices: dict[str, Any] = {
             "ensemble": self.ensemble.to_lists(),
             "peers": [matrix.to_lists() for matrix in self.peers],
             "ncm": None if self.ncm is None else self.ncm.to_lists(),
         }
+        if self.answers:
+            matrices["answers"] = {name: m.to_lists() for name, m in self.answers.items()}
+        return matrices
 
     def restore(self, saved: Matrices) -> None:
         """Become the scores whose `to_lists()` this was."""
         self.ensemble = AccuracyMatrix(saved.ensemble)
         self.peers = [AccuracyMatrix(rows) for rows in saved.peers]
         self.ncm = None if saved.ncm is None else AccuracyMatrix(saved.ncm)
+        self.answers = {name: AccuracyMatrix(rows) for name, rows in saved.answers.items()}
 
     def summary(self) -> dict[str, Any]:
         """Metrics of every matrix, by the names of `RunFolder.write_summary`."""
@@ -54,6 +74,7 @@ class Scores:
             "metrics": summarise(self.ensemble),
             "peers": [summarise(matrix) for matrix in self.peers if len(matrix)],
             "ncm": summarise(self.ncm) if self.ncm is not None and len(self.ncm) else None,
+            "answers": {name: summarise(m) for name, m in self.answers.items() if len(m)},
         }
 
 

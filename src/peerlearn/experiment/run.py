@@ -198,7 +198,7 @@ class _Run:
     ) -> None:
         self.config, self.folder, self.stream = config, folder, stream
         self.learner, self.watcher, self.place, self.lease = learner, watcher, place, lease
-        self.scores = Scores(len(self.learner.peers), ncm=config.memory > 0)
+        self.scores = Scores(self.learner, ncm=config.memory > 0)
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
         self.peak = 0
@@ -345,11 +345,12 @@ class _Run:
         """Refuse what may be in a checkpoint, but not of this run at this moment."""
         matrices, lengths = saved.scores, [len(task) for task in self.stream.tasks]
         rows, batches = len(matrices.ensemble), self.learner.progress.batches
-        others = [m for m in (*matrices.peers, matrices.ncm) if m is not None]
+        others = [*matrices.peers, *matrices.answers.values(), *filter(None, [matrices.ncm])]
         classes = self.stream.info.num_classes
         fits = {
             "scores": rows <= len(lengths)
             and len(matrices.peers) == len(self.scores.peers)
+            and matrices.answers.keys() == self.scores.answers.keys()
             and all(len(matrix) in (0, rows) for matrix in others)
             and sum(lengths[:rows]) <= batches <= sum(lengths[: rows + 1]),
             "memory_classes": len(saved.memory_classes) == rows

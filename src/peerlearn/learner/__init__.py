@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from peerlearn.learner.collaboration import collaboration_loss as collaboration_loss
     from peerlearn.learner.online import OnlineLearner as OnlineLearner
     from peerlearn.learner.predictor import Predictor as Predictor
-    from peerlearn.learner.teachers import Teacher as Teacher
-    from peerlearn.learner.teachers import TeacherSettings as TeacherSettings
-    from peerlearn.learner.teachers import logits_by_view as logits_by_view
+    from peerlearn.learner.teacher import Teacher as Teacher
+    from peerlearn.learner.teacher import TeacherSettings as TeacherSettings
+    from peerlearn.learner.teacher import logits_by_view as logits_by_view
     from peerlearn.learner.wrapper import Wrapper as Wrapper
     from peerlearn.learner.wrapper import WrapperBase as WrapperBase
-    from peerlearn.learner.wrappers import collaboration_of as collaboration_of
+    from peerlearn.learner.wrapper import collaboration_of as collaboration_of
 
 TEACHERS: "Registry[type[Teacher]]" = Registry(
-    "teacher", "peerlearn.learner.teachers", "peerlearn.learner.teachers:Teacher"
+    "teacher", "peerlearn.learner.teachers", "peerlearn.learner.teacher:Teacher"
 )
 WRAPPERS: "Registry[type[WrapperBase]]" = Registry(
     "wrapper", "peerlearn.learner.wrappers", "peerlearn.learner.wrapper:WrapperBase"
@@ -36,13 +36,13 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
             "Edge": "collaboration",
             "OnlineLearner": "online",
             "Predictor": "predictor",
-            "Teacher": "teachers",
-            "TeacherSettings": "teachers",
+            "Teacher": "teacher",
+            "TeacherSettings": "teacher",
             "Wrapper": "wrapper",
             "WrapperBase": "wrapper",
             "build_learner": "build",
             "collaboration_loss": "collaboration",
-            "logits_by_view": "teachers",
-            "collaboration_of": "wrappers",
+            "logits_by_view": "teacher",
+            "collaboration_of": "wrapper",
         },
     )

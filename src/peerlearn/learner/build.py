@@ -120,6 +120,8 @@ class Parts:
         found["method"] = dict(self.method.authors) if profile == "authors" else {}
         if self.wrapper is not None:
             found["collaboration"] = self.wrapper.published(self.method.name, profile)
+            if "optim" in found:
+                found["optim"] |= self.wrapper.optim(self.method.name, profile)
         return flatten(found)
 
     def build(

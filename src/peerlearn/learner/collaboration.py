@@ -1,7 +1,7 @@
 """How peers teach each other: lessons along edges between views."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import torch
 from pydantic import Field, model_validator
@@ -18,6 +18,8 @@ from peerlearn.settings import Settings, setting
 METHOD_BATCH = -1  # the batch that a method itself trains on, instead of a view of the chain
 
 Logits = Mapping[int, Tensor]  # (B, C) by view
+AnswerBy = Literal["peers", "shadow", "average"]
+ANSWERS: tuple[AnswerBy, ...] = get_args(AnswerBy)
 
 
 class Edge(NamedTuple):
@@ -26,7 +28,8 @@ class Edge(NamedTuple):
     Args:
         student: the view that the student is shown. 0 is the image itself, later ones are harder.
         teacher: the view that the teacher is shown.
-        by: the teacher's name: peer, self, frozen, or one of your own.
+        by: the teacher's name: peer, self, frozen, shadow, shadow_peer, shadow_all, or one of
+            your own.
         weight: of this lesson among the others.
 
     >>> Edge(student=0, teacher=1)
@@ -39,9 +42,9 @@ class Edge(NamedTuple):
     weight: float = 1.0
 
 
-def same_view(*views: int, by: str = "peer") -> tuple[Edge, ...]:
+def same_view(*views: int, by: str = "peer", weight: float = 1.0) -> tuple[Edge, ...]:
     """Student and teacher look at the same view."""
-    return tuple(Edge(view, view, by) for view in views)
+    return tuple(Edge(view, view, by, weight) for view in views)
 
 
 def hard_to_easy(stages: int, by: str = "peer") -> tuple[Edge, ...]:
@@ -69,6 +72,11 @@ def weight_of_lessons(weight: float) -> Any:
     return setting(weight, "weight of the lessons (lambda2)", ge=0)
 
 
+def weight_of_base(weight: float) -> Any:
+    """The setting `base_weight`, with this default."""
+    return setting(weight, "weight of the method's own loss", ge=0)
+
+
 def softening(temperature: float) -> Any:
     """The setting `temperature`, with this default."""
     return setting(temperature, "by which answers are softened in a lesson (tau)", gt=0)
@@ -85,8 +93,15 @@ class Collaboration(Settings):
         lesson_weight: of the lessons (lambda2).
         temperature: by which answers are softened in a lesson.
         chain: makes the views.
-        base_weight: of the method's own loss; 1, but for ER in the authors' code.
-        teachers: settings of teachers, by the teacher's name.
+        base_weight: of the method's own loss; 1, but for ER in the authors' code. With 0 a method
+            whose loss is the labels' alone is not asked for it: those of the views take its place.
+        label_views: the views on which labels are learnt; None: all.
+        join_groups: learn what the method keeps apart as one group, among all classes.
+        same_start: let all peers begin as copies of the first.
+        own_draws: let each peer train on a draw of its own; lessons are on the first one's.
+        answer: who answers when it is asked: the peers, their slow copies, or networks half-way
+            between the two.
+        teachers: settings of teachers, by the teacher's name; slow ones may be without an edge.
 
     >>> Collaboration(peers=2, edges=same_view(0) + hard_to_easy(3), lesson_weight=1).student_views
     (0, 1, 2, 3)
@@ -98,14 +113,20 @@ class Collaboration(Settings):
     temperature: float = softening(4.0)
     edges: tuple[Edge, ...] = ()
     chain: ViewChain = ViewChain()
-    base_weight: float = setting(1.0, "weight of the method's own loss", ge=0)
+    base_weight: float = weight_of_base(1.0)
+    label_views: tuple[int, ...] | None = None
+    join_groups: bool = False
+    same_start: bool = False
+    own_draws: bool = False
+    answer: AnswerBy = "peers"
     teachers: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _edges_can_be_followed(self) -> Self:
-        told = [name for name in self.teachers if name not in {edge.by for edge in self.edges}]
+        heard = {edge.by for edge in self.edges}
+        told = [name for name in self.teachers if name not in heard and not _is_slow(name)]
         if told:
-            known = sorted({edge.by for edge in self.edges})
+            known = sorted(heard)
             raise ValueError(did_you_mean(f"no edge is by {told[0]!r}", told[0], known))
         for edge in self.edges:
             ends = (edge.student, edge.teacher)
@@ -134,6 +155,29 @@ class Collaboration(Settings):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _views_are_there(self) -> Self:
+        for view in self.label_views or ():
+            if not 0 <= view <= self.chain.stages:
+                raise ValueError(
+                    f"label_views names view {view}; the chain has 0 to {self.chain.stages}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_answers(self) -> Self:
+        if self.answer != "peers" and not any(map(_is_slow, self.teacher_names)):
+            raise ValueError(
+                f"answer={self.answer!r} needs a slow copy, which no teacher here has; take "
+                "answer='peers', or teachers={'shadow': {}}"
+            )
+        return self
+
+    @property
+    def teacher_names(self) -> tuple[str, ...]:
+        """All teachers that there are: of the edges, and slow ones that were told something."""
+        return tuple(dict.fromkeys([*(edge.by for edge in self.edges), *self.teachers]))
+
     @property
     def method_batch_edges(self) -> tuple[Edge, ...]:
         """The edges on the method's own batch."""
@@ -146,23 +190,29 @@ class Collaboration(Settings):
 
     @property
     def _followed(self) -> tuple[Edge, ...]:
-        return self.edges if self.lesson_weight else ()
+        return tuple(edge for edge in self.edges if edge.weight and self.lesson_weight)
 
     @property
-    def label_views(self) -> tuple[int, ...]:
+    def labelled_views(self) -> tuple[int, ...]:
         """The views on which labels are learnt."""
-        return tuple(range(self.chain.stages + 1)) if self.label_weight else ()
+        if not self.label_weight:
+            return ()
+        return tuple(range(self.chain.stages + 1)) if self.label_views is None else self.label_views
 
     @property
     def student_views(self) -> tuple[int, ...]:
         """The views that every peer is shown: those with labels, of lessons, of peers who teach."""
-        asked = {edge.student for edge in self.view_edges} | {*self.label_views}
+        asked = {edge.student for edge in self.view_edges} | {*self.labelled_views}
         asked |= {e.teacher for e in self.view_edges if TEACHERS[e.by].reads_students}
         return tuple(sorted(asked))
 
     def views_asked_of(self, teacher: str) -> tuple[int, ...]:
         """The views on which somebody wants this teacher's answer."""
         return tuple(sorted({edge.teacher for edge in self.view_edges if edge.by == teacher}))
+
+
+def _is_slow(teacher: str) -> bool:
+    return teacher in TEACHERS and TEACHERS[teacher].slow
 
 
 class CollaborationLoss(NamedTuple):
@@ -181,7 +231,7 @@ def collaboration_loss(
 ) -> CollaborationLoss:
     """What a student makes of a group. student[v], teachers[name][v]: logits (B, C) on view v."""
     zero = group.y.new_zeros((), dtype=torch.float32)
-    labels = [classification_loss(student[view], group) for view in c.label_views]
+    labels = [classification_loss(student[view], group) for view in c.labelled_views]
     lessons = [
         edge.weight
         * distill(student[edge.student], teachers[edge.by][edge.teacher], temperature=c.temperature)

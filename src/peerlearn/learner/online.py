@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,13 @@ from torch import Tensor, nn
 from peerlearn.devices import moved
 from peerlearn.errors import UserError
 from peerlearn.learner import TEACHERS, checkpoint
-from peerlearn.learner.collaboration import Collaboration, CollaborationLoss, collaboration_loss
+from peerlearn.learner.collaboration import (
+    ANSWERS,
+    AnswerBy,
+    Collaboration,
+    CollaborationLoss,
+    collaboration_loss,
+)
 from peerlearn.learner.inputs import (
     Array,
     Devices,
@@ -24,7 +31,7 @@ from peerlearn.learner.inputs import (
 )
 from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.side_by_side import NotAlone, SideBySide
-from peerlearn.learner.teachers import Shown, Teacher, logits_by_view
+from peerlearn.learner.teacher import Shown, Teacher, logits_by_view
 from peerlearn.learner.turns import Turns
 from peerlearn.learner.undo import AllOrNothing, Moving, Scope
 from peerlearn.learner.validation import check_declared, check_networks
@@ -32,7 +39,7 @@ from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
-from peerlearn.methods.replay import images
+from peerlearn.methods.replay import images, joined_freely
 from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
@@ -127,23 +134,45 @@ class OnlineLearner:
         self.peers = [new_peer(index, place) for index, place in enumerate(places)]
         if len({id(peer.model.net) for peer in self.peers}) < c.peers:
             raise UserError("network: net() must make a new network at each call, one per peer")
+        for peer in self.peers[1:] if c.same_start else ():
+            peer.model.load_state_dict(self.peers[0].model.state_dict())
         more = count(c.peers)
 
         def teacher(name: str) -> Teacher:
             values = c.teachers.get(name, {})
             return TEACHERS[name](self.peers, lambda: new_peer(next(more), first), **values)
 
-        names = dict.fromkeys(edge.by for edge in c.edges)
-        self.teachers = {name: teacher(name) for name in names}
+        self.teachers = {name: teacher(name) for name in c.teacher_names}
         self._turns = Turns()  # a step and an answer never have the weights together
         self.moving: Moving = ""
-        models = [peer.model for peer in self.peers]
         self._each_peer = SideBySide(self.peers, method, peers_at_once, compiled=compile)
-        self.predictor = Predictor(
-            models, method, self.memory, self.device, self._turns, self.lanes
+        self.predictors = self._new_predictors()
+        for predictor in self.predictors.values():
+            for peer in self.peers:  # fused ones do not let torch count what they write
+                peer.optimizer.register_step_post_hook(predictor.after_optimizer_step)
+
+    def _new_predictors(self) -> dict[AnswerBy, Predictor]:
+        """Of everyone who can answer: the peers, and, if there are slow copies, these and both."""
+        models = [peer.model for peer in self.peers]
+        copies = next((t.copies for t in self.teachers.values() if t.copies), [])
+        new = partial(
+            Predictor,
+            method=self.method,
+            memory=self.memory,
+            device=self.device,
+            turns=self._turns,
+            lanes=self.lanes,
         )
-        for peer in self.peers:  # fused ones do not let torch count what they write
-            peer.optimizer.register_step_post_hook(self.predictor.after_optimizer_step)
+        found: dict[AnswerBy, Predictor] = {"peers": new(models)}
+        if copies:
+            found["shadow"] = new([*dict.fromkeys(copies)])
+            found["average"] = new(models, halfway_to=copies)
+        return found
+
+    @property
+    def predictor(self) -> Predictor:
+        """Who answers unless another is asked for."""
+        return self.predictors[self.collaboration.answer]
 
     @property
     def lanes(self) -> Lanes:
@@ -176,7 +205,8 @@ class OnlineLearner:
                 return self._learn_all_or_nothing(raw, batch)
             except NotAlone:
                 self._each_peer.give_up()
-                self.predictor.lanes = self.lanes
+                for predictor in self.predictors.values():
+                    predictor.lanes = self.lanes
                 return self._learn_all_or_nothing(raw, batch)
 
     def _learn_all_or_nothing(self, raw: Tensor, batch: LabelledImages) -> dict[str, float]:
@@ -212,24 +242,24 @@ class OnlineLearner:
         self.memory.keep(rows, slots)
         met = progress if outcomes else self.progress  # a batch that was skipped is not met
         self.progress = met.after_batch(carry)
-        self.predictor.image_shape = tuple(raw.shape[1:])
+        self._set_image_shape(tuple(raw.shape[1:]))
         return losses
 
     def _update(
         self, batch: LabelledImages, progress: Progress
     ) -> tuple[dict[str, float], list[Outcome]]:
         """One step of every peer; all losses are computed before any of them moves."""
-        rng = self.rngs["draws"]
-        draw = self.method.draw_for(self.peers, batch, self.memory, progress, rng)
-        if draw is None:
+        draws = self._draws(batch, progress)
+        if draws is None:
             return {}, []
-        found = self._learn_own(draw, len(batch.y))
+        found = self._learn_own(draws, len(batch.y))
         outcomes, losses = [outcome for outcome, _ in found], [parts for _, parts in found]
         if self.collaboration.student_views:
-            groups = self.method.groups(draw, self.rngs["views"])
+            groups = self.method.groups(draws[0], self.rngs["views"])
+            groups = [joined_freely(groups)] if self.collaboration.join_groups else groups
             for loss, (labels, lessons) in zip(losses, self._learn_together(groups), strict=True):
                 loss["labels"] = labels
-                loss["lessons"] += lessons
+                loss["lessons"] = loss["lessons"] + lessons
         means = _on_the_host(_mean_over_peers(losses))
         if not np.isfinite(list(means.values())).all():
             raise UserError(
@@ -243,12 +273,27 @@ class OnlineLearner:
             teacher.after_step()
         return means, outcomes
 
-    def _learn_own(self, draw: Any, rows: int) -> list[tuple[Outcome, dict[str, Tensor]]]:
+    def _draws(self, batch: LabelledImages, progress: Progress) -> list[Any] | None:
+        """What each peer trains on, the same for all unless each is to have its own."""
+        given = (self.peers, batch, self.memory, progress, self.rngs["draws"])
+        times = len(self.peers) if self.collaboration.own_draws else 1
+        draws = [self.method.draw_for(*given) for _ in range(times)]
+        if any(draw is None for draw in draws):
+            return None
+        return draws if times > 1 else draws * len(self.peers)
+
+    def _learn_own(
+        self, draws: Sequence[Any], rows: int
+    ) -> list[tuple[Outcome, dict[str, Tensor]]]:
         """Every peer's gradient of the method's own loss: what came of it, and the losses."""
         c = self.collaboration
+        if not c.base_weight and self.method.loss_is_labels and not c.method_batch_edges:
+            nothing = torch.zeros((), device=self.device)
+            losses = {"base": nothing, "lessons": nothing}
+            return [(Outcome(nothing, []), dict(losses)) for _ in self.peers]
 
-        def learn(_: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, dict[str, Tensor]]:
-            shown = draw if peer.device == self.device else moved(draw, peer.device)
+        def learn(i: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, dict[str, Tensor]]:
+            shown = draws[i] if peer.device == self.device else moved(draws[i], peer.device)
             outcome = method.loss(peer, shown)
             check_declared(outcome, self, rows)
             lessons = self._method_batch_lessons(outcome)
@@ -335,19 +380,44 @@ class OnlineLearner:
         """(3, H, W) of the images so far, None before the first."""
         return self.predictor.image_shape
 
-    def predict(self, x: Array) -> Tensor:
-        """The most likely class of each image, (B,). Images as for `learn`."""
-        return self.predictor.predict(x)
+    def _set_image_shape(self, shape: tuple[int, ...] | None) -> None:
+        for predictor in self.predictors.values():
+            predictor.image_shape = shape
 
-    def predict_proba(self, x: Array) -> Tensor:
+    def answering(self, answer: AnswerBy | None = None) -> Predictor:
+        """Who answers: "peers", their slow copies ("shadow") or networks half-way ("average").
+
+        None: as the collaboration says.
+        """
+        name = self.collaboration.answer if answer is None else answer
+        if name not in self.predictors:
+            why = "this learner has no slow copies; " if name in ANSWERS else ""
+            problem = f"answer: nobody answers as {name!r:.40}; {why}"
+            raise UserError(f"{problem}take {' or '.join(self.predictors)}")
+        return self.predictors[name]
+
+    def refresh(self) -> None:
+        """Look at the networks anew, for whoever answers: they have changed."""
+        for predictor in self.predictors.values():
+            predictor.refresh()
+
+    def predict(self, x: Array, answer: AnswerBy | None = None) -> Tensor:
+        """The most likely class of each image, (B,). Images as for `learn`.
+
+        answer: by whom, see `answering`.
+        """
+        return self.answering(answer).predict(x)
+
+    def predict_proba(self, x: Array, answer: AnswerBy | None = None) -> Tensor:
         """The probability of each class, (B, C)."""
         if not self.method.gives_logits:
             raise UserError(f"predict_proba: {self.method.name} has no probabilities; take predict")
-        return self.predictor.logits(x).softmax(dim=1)
+        return self.answering(answer).logits(x).softmax(dim=1)
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
-        """(B, C): the mean of the peers' logits, or one peer's."""
-        return self.predictor.logits(x, peer)
+        """(B, C): the mean of the logits of those who answer, or one peer's."""
+        who = self.predictor if peer is None else self.predictors["peers"]
+        return who.logits(x, peer)
 
     def features(self, x: Array) -> Tensor:
         """(B, D): the mean of the peers' features."""
@@ -400,7 +470,7 @@ class OnlineLearner:
         """Become the learner whose `state_dict()` this was."""
         with self._turns:
             shape = state["image_shape"]
-            self.predictor.image_shape = None if shape is None else tuple(shape)
+            self._set_image_shape(None if shape is None else tuple(shape))
             self.progress = Progress.from_state(part("progress", state), self.device)
             self.memory.load_state_dict(nest(part("memory", state)), self.device)
             for name, rng in self.rngs.items():
@@ -410,7 +480,7 @@ class OnlineLearner:
             for name, teacher in self.teachers.items():
                 teacher.load_state_dict(part(f"teacher.{name}", state))
             self.moving = ""
-            self.predictor.refresh()
+            self.refresh()
 
     def save(self, path: str | Path, extra: Any = None) -> None:
         """Write a checkpoint folder; a crash while writing leaves the one before it whole.

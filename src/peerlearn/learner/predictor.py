@@ -71,6 +71,8 @@ class Predictor:
         device: where answers are, wherever the models are.
         turns: taken by every step and every answer.
         lanes: in which the models compute.
+        halfway_to: networks, one for each model; instead of the model one answers that is half-way
+            between the two, with the model's own statistics. None by default.
     """
 
     def __init__(
@@ -81,11 +83,12 @@ class Predictor:
         device: torch.device,
         turns: Turns,
         lanes: Lanes,
+        halfway_to: Sequence[PeerModel] = (),
     ) -> None:
         self.models, self.method, self.memory, self.device = models, method, memory, device
         self.image_shape: tuple[int, ...] | None = None  # known from the first batch on
         self._turns = turns
-        self.lanes = lanes
+        self.lanes, self.halfway_to = lanes, halfway_to
         self._twins: list[PeerModel] = []
         self._made_of: _Tensors | None = None
         self._means: tuple[object, ClassMeans] | None = None  # of which memory, and they
@@ -186,11 +189,13 @@ class Predictor:
             return [by_model(part) for part in raw.split(EVAL_BATCH)]
 
     def _evaluating(self) -> list[PeerModel]:
-        """Twins of the models in evaluation mode, which share every parameter and buffer."""
+        """Twins of the models in evaluation mode, which share buffers and, mostly, parameters."""
         if self._made_of is None or not self._made_of.are_as_they_were():
             self.refresh()
             self._twins = [_evaluating_twin(model, {}) for model in self.models]
-            self._made_of = _Tensors(self.models)
+            for twin, other in zip(self._twins, self.halfway_to, strict=False):
+                _go_halfway(twin, other)
+            self._made_of = _Tensors([*self.models, *self.halfway_to])
         return self._twins
 
 
@@ -252,3 +257,13 @@ def _evaluating_twin(module: M, known: dict[int, nn.Module]) -> M:
         },
     )
     return twin
+
+
+def _go_halfway(twin: nn.Module, other: nn.Module) -> None:
+    """Give a twin parameters of its own, half-way to those of a network built alike."""
+    for module, theirs in zip(twin.modules(), other.modules(), strict=True):
+        for name, own in module._parameters.items():
+            other_own = theirs._parameters[name]
+            if own is not None and other_own is not None:
+                middle = own.lerp(moved(other_own, own.device), 0.5)
+                module._parameters[name] = nn.Parameter(middle, requires_grad=False)

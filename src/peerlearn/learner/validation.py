@@ -29,6 +29,7 @@ LARGEST_SIDE = 2**16  # pixels
 _GROWS = re.compile(r"memory\.|progress\.carry\.|peer\d+\.(optimizer|buffers)\.")
 _INSIDE = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.\w+\.\d+)\.")  # a network
 _COUNTS = re.compile(_INSIDE.pattern + "counts")
+_UPDATES = re.compile(r"teacher\.\w+\.updates")
 _SCALER = re.compile(r"peer\d+\.scaler")
 _RNG = re.compile(r"rng\.\w+|peer\d+\.rng")
 _NOT_NEGATIVE = re.compile(
@@ -77,6 +78,8 @@ def _check_like(name: str, own: State, found: State) -> None:
         forwards, backwards = (_count(name, n) for n in found[name])
         if backwards > forwards:
             raise UserError(f"{name}: more images went backward than forward")
+    elif _UPDATES.fullmatch(name):
+        _count(name, found[name])
     elif _SCALER.fullmatch(name) and not all(map(_not_negative, found[name].values())):
         raise UserError(f"{name} holds a number that cannot be")
 
@@ -208,7 +211,7 @@ def check_networks(learner: "OnlineLearner", x: Tensor) -> None:
     classes = learner.method.stream.num_classes
     for i in range(len(learner.peers)):
         try:
-            answered = tuple(learner.predictor.logits(x, peer=i).shape)
+            answered = tuple(learner.predictors["peers"].logits(x, peer=i).shape)
         except RuntimeError as error:
             raise UserError(
                 f"network: does not take images of {tuple(x.shape[1:])} ({error}); see to its "
@@ -230,11 +233,11 @@ def _check_classifiers(learner: "OnlineLearner", x: Tensor) -> None:
         "give it another name"
     )
     try:
-        said = torch.stack(learner.predictor.answers(x).logits).mean(dim=0)
+        said = torch.stack(learner.predictors["peers"].answers(x).logits).mean(dim=0)
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         raise problem from error
     if said.shape != (1, learner.method.stream.num_classes) or not said.allclose(
-        learner.predictor.logits(x), equal_nan=True
+        learner.predictors["peers"].logits(x), equal_nan=True
     ):
         raise problem
 

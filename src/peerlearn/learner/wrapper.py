@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from peerlearn.augment import ViewChain
+from peerlearn.learner import WRAPPERS
 from peerlearn.learner.collaboration import (
     Collaboration,
     Edge,
@@ -70,6 +71,11 @@ class WrapperBase(Settings):
         found = {**cls.preset(method), **(cls.authors(method) if profile == "authors" else {})}
         return {name: value for name, value in found.items() if name in cls.model_fields}
 
+    @classmethod
+    def optim(cls, _method: str, _profile: str, /) -> Mapping[str, Any]:
+        """Settings of the method's own optimizer that are published for this wrapper."""
+        return {}
+
     @abstractmethod
     def edges(self) -> tuple[Edge, ...]:
         """The lessons."""
@@ -80,9 +86,13 @@ class WrapperBase(Settings):
 
     def collaboration(self) -> Collaboration:
         """What a learner is built with."""
+        return self.collaborating()
+
+    def collaborating(self, **fixed: Any) -> Collaboration:
+        """The same, with more that nobody can choose. fixed: fields of `Collaboration`."""
         shared = {k: v for k, v in dict(self).items() if k in Collaboration.model_fields}
         return Collaboration(
-            **{"chain": ViewChain(stages=0), **shared},
+            **{"chain": ViewChain(stages=0), **shared, **fixed},
             edges=self.edges(),
             teachers=self.teachers(),
         )
@@ -106,3 +116,17 @@ class Wrapper(WrapperBase):
 
     lesson_weight: float = weight_of_lessons(1.0)
     temperature: float = softening(4.0)
+
+
+def collaboration_of(
+    name: str, method: str, *, profile: str = "paper", **given: Any
+) -> Collaboration:
+    """The collaboration of a name such as "ccldc" with the published weights of a method.
+
+    given: settings that are to be otherwise, such as lesson_weight=1 or chain=ViewChain(stages=2).
+
+    >>> collaboration_of("ccldc", "er").lesson_weight
+    2.0
+    """
+    wrapper = WRAPPERS[name]
+    return wrapper(**{**wrapper.published(method, profile), **given}).collaboration()

@@ -35,6 +35,7 @@ class ER(ReplayMethod):
 
     settings: Settings
     name = "er"
+    loss_is_labels = True
 
     @override
     def draw(

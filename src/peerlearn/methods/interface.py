@@ -228,6 +228,7 @@ class Method(ABC, Generic[D]):
     authors: ClassVar[Mapping[str, Any]] = {}  # settings that the authors' code has otherwise
     needs_boundaries: ClassVar[bool] = False
     needs_slots: ClassVar[bool] = False  # labels in task order, equally many per task
+    loss_is_labels: ClassVar[bool] = False  # of `groups`, augmented, and keeps nothing
     gives_logits: ClassVar[bool] = True  # False: there is no classifier that could be taught
     fan_out: ClassVar[int] = 1  # images in the graph of a loss per image of a step, about
     stores: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` stores: {"logits": ("classes",)}

@@ -1,6 +1,6 @@
 """What replay methods share: images from rows, groups joined, the cross-entropy that fits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -43,6 +43,11 @@ def joined(*groups: LabelledImages) -> LabelledImages:
     mixes = [g.mix or Mix(g.y, torch.zeros_like(g.y, dtype=g.x.dtype)) for g in groups]
     labels, weight = (torch.cat(parts) for parts in zip(*mixes, strict=True))
     return LabelledImages(x, y, mix=Mix(labels, weight))
+
+
+def joined_freely(groups: Sequence[LabelledImages]) -> LabelledImages:
+    """One group of several, whichever classes competed in each."""
+    return joined(*(group._replace(active_classes=None) for group in groups))
 
 
 def classification_loss(logits: Tensor, group: LabelledImages) -> Tensor:

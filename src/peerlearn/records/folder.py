@@ -169,20 +169,22 @@ class RunFolder:
         metrics: Mapping[str, Any],
         peers: Sequence[Mapping[str, Any]] = (),
         ncm: Mapping[str, Any] | None = None,
+        answers: Mapping[str, Mapping[str, Any]] | None = None,
         cost: Mapping[str, Any],
         memory_classes: Sequence[Sequence[int]] = (),
     ) -> dict[str, Any]:
         """Write where the run stands; returns what the file now holds."""
+        more = {"answers": answers} if answers else {}
         return self._write_json("summary.json", {
             "schema": SCHEMA, "status": status, "data": config.data, "method": config.method,
             "memory": config.memory, "seed": config.seed, "variant": config.variant, **metrics,
-            "peers": peers, "ncm": ncm, "cost": cost, "memory_classes": memory_classes,
+            "peers": peers, "ncm": ncm, **more, "cost": cost, "memory_classes": memory_classes,
         })  # fmt: skip
 
     def write_accuracy(
         self, class_names: Sequence[str], classes_per_task: int, matrices: Mapping[str, Any]
     ) -> None:
-        """Write the matrices: "ensemble", "peers" and "ncm"."""
+        """Write the matrices: "ensemble", "peers", "ncm" and, of slow copies, "answers"."""
         head = {"class_names": class_names, "classes_per_task": classes_per_task}
         self._write_json("accuracy.json", {"schema": ACCURACY_SCHEMA, **head, **matrices})
 

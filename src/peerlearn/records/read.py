@@ -209,6 +209,9 @@ def read_finished(folder: Path, tasks: int) -> Summary | None:
         raise damaged(path, f"{len(accuracy.ensemble)} of {tasks} tasks are there")
     stated = [summary.metrics, *summary.peers, summary.ncm or {}]
     matrices = [accuracy.ensemble, *filter(None, accuracy.peers), accuracy.ncm or ()]
+    names = {*summary.answers, *accuracy.answers}
+    stated += [summary.answers.get(name, {}) for name in names]
+    matrices += [accuracy.answers.get(name, ()) for name in names]
     if len(stated) != len(matrices) or not all(map(_agree, stated, matrices)):
         raise damaged(path, "its accuracies are not those of summary.json")
     return summary

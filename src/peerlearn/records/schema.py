@@ -158,6 +158,7 @@ class Summary(Record):
     metrics: Numbers = {}  # of the ensemble, by name
     peers: Annotated[list[Numbers], Field(max_length=MOST_NAMES, fail_fast=True)] = []
     ncm: Numbers | None = None
+    answers: Annotated[dict[str, Numbers], BeforeValidator(_few)] = {}  # by who answers
     cost: Cost = Cost()
     classes: Count = 0  # of the stream; 0 where memory_classes does not tell
 
@@ -182,12 +183,16 @@ Triangle = Annotated[Matrix, PlainValidator(_triangle)]
 Triangles = Annotated[list[Triangle], Field(max_length=MOST_NAMES, fail_fast=True)]
 
 
+NamedTriangles = Annotated[dict[str, Triangle], BeforeValidator(_few)]
+
+
 class Matrices(Record):
     """The accuracy matrices of a run; rows: after task i, columns: on task j."""
 
     ensemble: Triangle
     peers: Triangles
     ncm: Triangle | None
+    answers: NamedTriangles = {}  # by who answers, where there are slow copies
 
 
 class Accuracy(Matrices):

@@ -86,7 +86,7 @@ def _evaluation(learner: OnlineLearner, stream: Stream) -> float:
     """Seconds for an image."""
     rows = torch.arange(min(TESTS, len(stream.test_sets[0])))
     tests = [stream.test_sets[0].take(rows)]
-    scores = Scores(len(learner.peers), ncm=False)
+    scores = Scores(learner, ncm=False)
     begin = time.perf_counter()
     scores.add(learner, tests)
     return (time.perf_counter() - begin) / max(len(rows), 1)

@@ -1,12 +1,11 @@
 """Teachers: who answers the students, what moves after a step, and what must be saved."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from peerlearn.devices import moved
 from peerlearn.errors import UserError
@@ -42,6 +41,7 @@ class Teacher(ABC):
 
     One that finds every class equally likely:
 
+    >>> import torch
     >>> class Undecided(Teacher):
     ...     name = "undecided"
     ...     reads_students = True
@@ -56,6 +56,7 @@ class Teacher(ABC):
     reads_students: ClassVar[bool] = False  # answers with what peers said on the views asked for
     answers_any_batch: ClassVar[bool] = False  # also on the batches that a method trains on
     least_peers: ClassVar[int] = 1
+    slow: ClassVar[bool] = False  # has `copies`; such a one may be there without an edge
 
     Settings: ClassVar[type[TeacherSettings]] = TeacherSettings
     settings: TeacherSettings
@@ -71,6 +72,11 @@ class Teacher(ABC):
     @property
     def networks(self) -> list[PeerModel]:
         """Networks of its own, which cost and are kept."""
+        return []
+
+    @property
+    def copies(self) -> list[PeerModel]:
+        """Slow copies that can answer in the peers' place, one for each peer; [] if it has none."""
         return []
 
     @abstractmethod
@@ -107,76 +113,6 @@ class Teacher(ABC):
             network.load_full_state(part(f"{number}", state))
 
 
-class OtherPeers(Teacher):
-    """The mean of the other peers' answers.
-
-    >>> shown = Shown(views=[], students=[{0: torch.zeros(1, 2)}, {0: torch.ones(1, 2)}])
-    >>> OtherPeers([], lambda: None).answers([0], shown)[0][0]  # what the second says to the first
-    tensor([[1., 1.]])
-    """
-
-    name = "peer"
-    reads_students = True
-    least_peers = 2
-
-    @override
-    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
-        asked, students = list(asked), shown.students
-        others = [students[:i] + students[i + 1 :] for i in range(len(students))]
-        return [
-            {view: torch.stack([logits[view] for logits in peers]).mean(dim=0) for view in asked}
-            for peers in others
-        ]
-
-
-class Itself(Teacher):
-    """The student itself, on another view.
-
-    >>> shown = Shown(views=[], students=[{0: torch.zeros(1, 2)}, {0: torch.ones(1, 2)}])
-    >>> Itself([], lambda: None).answers([0], shown)[0][0]
-    tensor([[0., 0.]])
-    """
-
-    name = "self"
-    reads_students = True
-
-    @override
-    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
-        return shown.students
-
-
-class Frozen(Teacher):
-    """A network born like one more peer, and left as it is.
-
-    >>> from peerlearn import StreamInfo, build_learner
-    >>> learner = build_learner("er+untrained", StreamInfo(num_classes=2), "small", memory=10)
-    >>> learner.teachers["frozen"].answer_batch(torch.rand(4, 3, 8, 8)).shape
-    torch.Size([4, 2])
-    """
-
-    name = "frozen"
-    answers_any_batch = True
-
-    def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
-        super().__init__(peers, new_peer, **values)
-        self.model = new_peer().model.requires_grad_(False)
-
-    @property
-    @override
-    def networks(self) -> list[PeerModel]:
-        return [self.model]
-
-    @override
-    @torch.no_grad()
-    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
-        return [logits_by_view(self.model, asked, shown.views)] * len(shown.students)
-
-    @override
-    @torch.no_grad()
-    def answer_batch(self, x: Tensor, /) -> Tensor:
-        return self.model.logits(x)
-
-
 def logits_by_view(
     model: PeerModel, asked: Iterable[int], views: Sequence[Tensor]
 ) -> dict[int, Tensor]:
@@ -193,3 +129,19 @@ def logits_by_view(
     asked, last = sorted(asked), len(views) - 1
     order = [view for view in asked if view == last] + [view for view in asked if view != last]
     return {view: model.logits(moved(views[view], model.device)) for view in order}
+
+
+def mean_of_others(
+    asked: Iterable[int], said: Sequence[Mapping[int, Tensor]]
+) -> list[dict[int, Tensor]]:
+    """For each, what the others say on average. said: logits (B, C) by view, of each.
+
+    >>> mean_of_others([0], [{0: torch.zeros(1, 2)}, {0: torch.ones(1, 2)}])[0][0]
+    tensor([[1., 1.]])
+    """
+    asked = list(asked)
+    others = [[*said[:i], *said[i + 1 :]] for i in range(len(said))]
+    return [
+        {view: torch.stack([logits[view] for logits in some]).mean(dim=0) for view in asked}
+        for some in others
+    ]

@@ -1,4 +1,4 @@
-"""The published ways to collaborate, by the name after the plus: `er+ccldc`, `gsa+sdc`, ..."""
+"""CCL-DC and its ablations, by the name after the plus: `er+ccldc`, `gsa+sdc`, ..."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -6,7 +6,6 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from peerlearn.augment import ViewChain
-from peerlearn.learner import WRAPPERS
 from peerlearn.learner.collaboration import (
     METHOD_BATCH,
     Collaboration,
@@ -44,7 +43,7 @@ class PeerWrapper(Wrapper):
     @override
     def collaboration(self) -> Collaboration:
         weight = self.label_weight if self.scale_base else 1.0
-        return Collaboration(**{**dict(super().collaboration()), "base_weight": weight})
+        return self.collaborating(base_weight=weight)
 
     def in_common(self, stages: int) -> tuple[Edge, ...]:
         """The lesson on the view that peers have in common."""
@@ -179,7 +178,7 @@ class Multiview(WrapperBase):
     Args:
         chain: makes the harder views.
 
-    >>> Multiview().collaboration().label_views
+    >>> Multiview().collaboration().labelled_views
     (0, 1, 2, 3)
     """
 
@@ -213,17 +212,3 @@ class Untrained(Wrapper):
     @override
     def edges(self) -> tuple[Edge, ...]:
         return same_view(METHOD_BATCH, by="frozen")
-
-
-def collaboration_of(
-    name: str, method: str, *, profile: str = "paper", **given: Any
-) -> Collaboration:
-    """The collaboration of a name such as "ccldc" with the published weights of a method.
-
-    given: settings that are to be otherwise, such as lesson_weight=1 or chain=ViewChain(stages=2).
-
-    >>> collaboration_of("ccldc", "er").lesson_weight
-    2.0
-    """
-    wrapper = WRAPPERS[name]
-    return wrapper(**{**wrapper.published(method, profile), **given}).collaboration()

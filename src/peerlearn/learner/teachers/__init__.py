@@ -1,0 +1,1 @@
+"""The teachers by name; `peerlearn.learner.TEACHERS` finds them."""

@@ -1,0 +1,1 @@
+"""The wrappers by name; `peerlearn.learner.WRAPPERS` finds them."""

@@ -1,0 +1,233 @@
+"""Wrappers with slow copies of the peers: weight averaging, MKD, and both beside peers."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from typing_extensions import override
+
+from peerlearn.augment import Augmentation, ViewChain
+from peerlearn.learner.collaboration import (
+    AnswerBy,
+    Collaboration,
+    Edge,
+    hard_to_easy,
+    number_of_peers,
+    same_view,
+    weight_of_base,
+    weight_of_labels,
+    weight_of_lessons,
+)
+from peerlearn.learner.teachers.slow import BroadcastSettings, ShadowSettings
+from peerlearn.learner.wrapper import Wrapper, WrapperBase
+from peerlearn.settings import setting
+
+
+def answered_by(who: AnswerBy) -> Any:
+    """The setting `answer`, with this default."""
+    return setting(who, "who answers: peers, their slow copies, or networks half-way between both")
+
+
+class EMA(WrapperBase):
+    """The method as it is, answered by a slow copy of its network.
+
+    Temporal ensembles: Soutif-Cormerais et al., CoLLAs 2023, https://arxiv.org/abs/2306.16817
+
+    Args:
+        shadow: how the slow copy follows.
+        answer: who answers.
+
+    >>> EMA().collaboration().answer
+    'shadow'
+    """
+
+    name = "ema"
+    peers: int = number_of_peers(1)
+    label_weight: float = weight_of_labels(0.0)
+    shadow: ShadowSettings = ShadowSettings()
+    answer: AnswerBy = answered_by("shadow")
+
+    @classmethod
+    @override
+    def preset(cls, method: str) -> Mapping[str, Any]:
+        return {}
+
+    @override
+    def edges(self) -> tuple[Edge, ...]:
+        return ()
+
+    @override
+    def teachers(self) -> dict[str, dict[str, Any]]:
+        return {"shadow": self.shadow.model_dump()}
+
+
+class MKD(Wrapper):
+    """One network taught by its slow copy, on an augmented view (MKD).
+
+    Momentum knowledge distillation: Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870
+
+    Args:
+        base_weight: of the method's own loss; 0 for ER, whose labels these are.
+        view: by name, the augmentation of the view with labels.
+        form: the second lesson: the student on the image, as their code has it, or the teacher,
+            as their formula has it.
+        shadow: how the slow copy follows.
+        answer: who answers.
+
+    >>> MKD().edges()[0]
+    Edge(student=0, teacher=1, by='shadow', weight=0.5)
+    """
+
+    name = "mkd"
+    taught_by: ClassVar[str] = "shadow"
+    peers: int = number_of_peers(1)
+    label_weight: float = weight_of_labels(1.0)
+    lesson_weight: float = weight_of_lessons(5.5)
+    base_weight: float = weight_of_base(1.0)
+    view: Augmentation = setting("full", "augmentation of the view with labels")
+    form: Literal["code", "paper"] = setting(
+        "code", "who has the image itself in the second lesson: student (code), teacher (paper)"
+    )
+    shadow: ShadowSettings = ShadowSettings()
+    answer: AnswerBy = answered_by("average")
+
+    @classmethod
+    @override
+    def preset(cls, method: str) -> Mapping[str, Any]:
+        return {"base_weight": 0.0} if method in ("er", "mir") else {}
+
+    @classmethod
+    @override
+    def authors(cls, method: str, /) -> Mapping[str, Any]:
+        return {"shadow": {"start": "zero", "buffers": "own"}}
+
+    @classmethod
+    @override
+    def optim(cls, method: str, profile: str) -> Mapping[str, Any]:
+        if profile != "authors" or method == "ocm":
+            return {}
+        return {"weight_decay": 0.0, **({"lr": 1e-4} if method == "derpp" else {})}
+
+    @override
+    def edges(self) -> tuple[Edge, ...]:
+        other = (0, 1) if self.form == "code" else (1, 0)
+        return (Edge(*other, self.taught_by, 0.5), Edge(1, 1, self.taught_by, 0.5))
+
+    @override
+    def teachers(self) -> dict[str, dict[str, Any]]:
+        return {self.taught_by: self.shadow.model_dump()}
+
+    @override
+    def collaboration(self) -> Collaboration:
+        chain = ViewChain(stages=1, first=self.view)
+        return self.collaborating(chain=chain, label_views=(1,), join_groups=True)
+
+
+class MKDPair(MKD):
+    """Two networks, each taught by the other's slow copy.
+
+    Our combination of MKD (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870) and of peers
+    (Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600); arguments as for MKD.
+
+    >>> MKDPair().collaboration().peers
+    2
+    """
+
+    name = "mkd-pair"
+    taught_by = "shadow_peer"
+    peers: int = number_of_peers(2)
+
+
+class EMAChain(Wrapper):
+    """One network taught by its slow copy along the chain of CCL-DC.
+
+    Our combination of a slow teacher (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870)
+    and of the chain (Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600).
+
+    Args:
+        base_weight: of the method's own loss.
+        chain: makes the harder views.
+        shadow: how the slow copy follows.
+        answer: who answers.
+
+    >>> EMAChain().edges()[-1]
+    Edge(student=1, teacher=2, by='shadow', weight=1.0)
+    """
+
+    name = "ema-chain"
+    peers: int = number_of_peers(1)
+    base_weight: float = weight_of_base(1.0)
+    chain: ViewChain = ViewChain(stages=2)
+    shadow: ShadowSettings = ShadowSettings()
+    answer: AnswerBy = answered_by("average")
+
+    @override
+    def edges(self) -> tuple[Edge, ...]:
+        return hard_to_easy(self.chain.stages, by="shadow")
+
+    @override
+    def teachers(self) -> dict[str, dict[str, Any]]:
+        return {"shadow": self.shadow.model_dump()}
+
+
+class CCLDCEMA(Wrapper):
+    """CCL-DC with a shorter chain, and one more lesson from each peer's own slow copy.
+
+    Our combination of CCL-DC (Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600) and of a
+    slow teacher (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870).
+
+    Args:
+        chain: makes the harder views.
+        shadow_weight: of the slow copy's lesson, next to those of the peer.
+        shadow: how the slow copies follow.
+        answer: who answers.
+
+    >>> CCLDCEMA().edges()[-1]
+    Edge(student=0, teacher=1, by='shadow', weight=0.5)
+    """
+
+    name = "ccldc-ema"
+    chain: ViewChain = ViewChain(stages=2)
+    shadow_weight: float = setting(0.5, "weight of the slow copy's lesson among the others", ge=0)
+    shadow: ShadowSettings = ShadowSettings()
+    answer: AnswerBy = answered_by("average")
+
+    @override
+    def edges(self) -> tuple[Edge, ...]:
+        chain = same_view(0) + hard_to_easy(self.chain.stages)
+        harder = min(1, self.chain.stages)
+        return (*chain, Edge(0, harder, "shadow", self.shadow_weight))
+
+    @override
+    def teachers(self) -> dict[str, dict[str, Any]]:
+        return {"shadow": self.shadow.model_dump()}
+
+
+class GWM(Wrapper):
+    """Two peers and a slow copy of their mean, which teaches them and is handed back to them.
+
+    After the abstract of GWM-MCD, https://arxiv.org/abs/2508.08677; its formulas are not public,
+    so this is our reading. Peers begin alike and train on draws of their own.
+
+    Args:
+        shadow: how the slow copy follows, and when peers go towards it.
+        answer: who answers.
+
+    >>> GWM().edges()[-1]
+    Edge(student=0, teacher=0, by='shadow_all', weight=1.0)
+    """
+
+    name = "gwm"
+    shadow: BroadcastSettings = BroadcastSettings()
+    answer: AnswerBy = answered_by("peers")
+
+    @override
+    def edges(self) -> tuple[Edge, ...]:
+        return same_view(0) + same_view(0, by="shadow_all")
+
+    @override
+    def teachers(self) -> dict[str, dict[str, Any]]:
+        return {"shadow_all": self.shadow.model_dump()}
+
+    @override
+    def collaboration(self) -> Collaboration:
+        return self.collaborating(same_start=True, own_draws=True)
