@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 from conftest import Build, learn_some
 
 from peerlearn import METHODS, ClassStream
@@ -15,13 +16,21 @@ OTHER: dict[str, Any] = {
     "replay_batch": 7, "augment": "crop_flip_shared", "alpha": 0.7, "beta": 0.3,
     "unseen": "first_batch_ids", "similarity_weight": 2.0, "temperature": 0.7, "candidates": 12,
     "virtual_lr": 3.0, "peers": 3, "label_weight": 0.2, "lesson_weight": 0.3,
-    "equal_view": "hardest", "scale_base": True, "chain.stages": 2, "chain.ops": 1,
+    "equal_view": "hardest", "scale_base": True, "chain.stages": 1, "chain.ops": 1,
     "chain.magnitude": 3, "chain.per_sample": True, "lr": 0.02, "weight_decay": 0.3,
-    "beta1": 0.5, "beta2": 0.5, "momentum": 0.5,
+    "beta1": 0.5, "beta2": 0.5, "momentum": 0.5, "base_weight": 0.4, "chain.first": "full",
+    "view": "crop_flip", "form": "paper", "shadow_weight": 3.0, "shadow.alpha": 0.3,
+    "shadow.start": "zero", "shadow.buffers": "own", "shadow.broadcast_every": 2,
+    "shadow.broadcast_share": 0.3, "answer": "",
 }  # fmt: skip
-NEEDS = {"candidates": {"replay_batch": 8}, "virtual_lr": {"replay_batch": 8}}  # a choice to make
+NEEDS = {
+    "candidates": {"replay_batch": 8}, "virtual_lr": {"replay_batch": 8},  # a choice to make
+    "shadow.broadcast_share": {"broadcast_every": 2},
+    "shadow.buffers": {"answer": "shadow"},  # the only one who has them
+}  # fmt: skip
 SPECIAL = {
     ("ccl", "equal_view"),  # without a chain the hardest view is the image itself
+    ("ema", "shadow.buffers"),  # a copy that is shown nothing has no statistics of its own
     ("er_ace", "unseen"),  # differs for more classes than images in a batch; see test_golden_steps
 }
 
@@ -46,8 +55,11 @@ def test_this_setting_changes_what_is_learnt(
     usual: dict[str, Any] = {"memory": 24, "optimizer": optimizer[0] if optimizer else None}
     usual |= NEEDS.get(key, {})
     plain = build(name, **usual)
-    changed = build(name, **usual, **{f"{group}.{key}": OTHER[key]})
-    assert learn_some(plain, stream, 5) != learn_some(changed, stream, 5)
+    other = OTHER[key] or next(who for who in plain.predictors if who != plain.collaboration.answer)
+    changed = build(name, **usual, **{f"{group}.{key}": other})
+    losses = [learn_some(learner, stream, 5) for learner in (plain, changed)]
+    said = [learner.logits(stream.test_sets[0].x) for learner in (plain, changed)]
+    assert losses[0] != losses[1] or not torch.equal(*said)
 
 
 def test_no_memory_policy_has_a_setting_yet() -> None:

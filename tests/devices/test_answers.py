@@ -34,13 +34,14 @@ def test_answers_are_those_of_the_cpu_and_nobody_waits_for_them(name: str, devic
     assert [k for k in here if not torch.equal(there[k].cpu(), here[k])] == []
 
 
-@pytest.mark.parametrize("name", ["er+ccldc", "pcr+ccldc"])
+@pytest.mark.parametrize("name", ["er+ccldc", "pcr+ccldc", "er+mkd-pair"])
 @pytest.mark.parametrize("device", [ONE, TWO])
 def test_scores_are_those_of_the_cpu(name: str, device: str) -> None:
     tables = []
     for place in (device, "cpu"):
-        scores = Scores(peers=2, ncm=True)
-        scores.add(taught(name, place).learner, STREAM.test_sets[:1])
+        learner = taught(name, place).learner
+        scores = Scores(learner, ncm=True)
+        scores.add(learner, STREAM.test_sets[:1])
         tables.append(scores.to_lists())
     assert tables[0] == tables[1]
 

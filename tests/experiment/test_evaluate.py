@@ -95,8 +95,8 @@ def test_every_matrix_is_that_of_separate_questions(
     stream: ClassStream,
 ) -> None:
     learner = build(name, net=net, **settings)
-    peers, memory = len(learner.peers), settings.get("memory", 20)
-    scores = Scores(peers, ncm=memory > 0)
+    memory = settings.get("memory", 20)
+    scores = Scores(learner, ncm=memory > 0)
     for number, task in enumerate(stream):
         for batch in list(task)[:4]:
             learner.learn(*batch)
@@ -134,7 +134,7 @@ def test_a_rule_without_logits_asks_for_none(stream: ClassStream) -> None:
         learner.learn(*batch)
     tests = [stream.test_sets[0]]
     assert shown_by_evaluation(learner, tests) == len(tests[0]) + len(learner.memory)
-    scores = Scores(peers=1, ncm=True)
+    scores = Scores(learner, ncm=True)
     scores.add(learner, tests)
     assert last_rows(scores) == plain_scores(learner, tests)
     assert last_rows(scores)["ensemble"] == last_rows(scores)["ncm"]
@@ -152,13 +152,13 @@ def test_a_rule_that_works_in_place_spoils_nothing(stream: ClassStream) -> None:
     learner = OnlineLearner(Rough(stream.info), Counting, memory=20)
     for batch in list(stream.tasks[0])[:4]:
         learner.learn(*batch)
-    scores, tests = Scores(peers=1, ncm=True), [stream.test_sets[0]]
+    scores, tests = Scores(learner, ncm=True), [stream.test_sets[0]]
     scores.add(learner, tests)
     assert last_rows(scores) == plain_scores(learner, tests)
 
 
 def shown_by_evaluation(learner: OnlineLearner, tests: list[ImageSet]) -> int:
-    scores = Scores(len(learner.peers), ncm=True)
+    scores = Scores(learner, ncm=True)
     for number in range(len(tests) - 1):
         scores.ensemble.add_row([0.0] * (number + 1))  # rows of earlier tasks
         for matrix in (*scores.peers, scores.ncm):

@@ -460,7 +460,7 @@ class TestARuleOfTheMethodsOwn:
         learner = OnlineLearner(Negative(stream.info), self.net, memory=20)
         for batch in stream.tasks[0]:
             learner.learn(*batch)
-        scores, test = Scores(peers=1, ncm=False), stream.test_sets[0]
+        scores, test = Scores(learner, ncm=False), stream.test_sets[0]
         scores.add(learner, [test])
         assert scores.ensemble.average_accuracy == accuracy(learner.predict, test)
 

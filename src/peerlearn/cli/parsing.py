@@ -3,12 +3,15 @@
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from typing_extensions import override
 
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.storage import user_path
+
+if TYPE_CHECKING:
+    from peerlearn.records.read import RunRecord
 
 Commands = Any  # what argparse makes of add_subparsers()
 
@@ -94,6 +97,24 @@ def add_plugins(parser: Parser) -> None:
         default=[],
         help="a file with methods, wrappers, networks, ... of yours; may be given again",
     )
+
+
+def add_runs(parser: Parser) -> None:
+    """The arguments of commands that show runs."""
+    parser.add_argument("runs", type=path, nargs="+", help="folder that `run --out` wrote")
+    parser.add_argument(
+        "--answers",
+        action="store_true",
+        help="also what slow copies answered, and networks half-way to them, each as a row",
+    )
+
+
+def runs_of(args: argparse.Namespace) -> "list[RunRecord]":
+    """The runs that were asked for."""
+    from peerlearn.records.read import read_runs
+
+    runs = read_runs(args.runs)
+    return [one for run in runs for one in run.answered()] if args.answers else runs
 
 
 def load_plugins(files: Iterable[Path], *, required: bool = True) -> None:

@@ -6,7 +6,7 @@ import stat
 import sys
 from pathlib import Path
 
-from peerlearn.cli.parsing import Commands, add_command, path
+from peerlearn.cli.parsing import Commands, add_command, add_runs, path, runs_of
 from peerlearn.errors import UserError
 from peerlearn.storage import replace_file
 
@@ -14,7 +14,7 @@ from peerlearn.storage import replace_file
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "report", "one self-contained page", act)
-    parser.add_argument("runs", type=path, nargs="+", help="folder that `run --out` wrote")
+    add_runs(parser)
     parser.add_argument(
         "--out", type=path, default=Path("report.html"), help="(report.html); - prints the page"
     )
@@ -23,10 +23,9 @@ def add(commands: Commands) -> None:
 
 def act(args: argparse.Namespace) -> None:
     """Do it."""
-    from peerlearn.records.read import read_runs
     from peerlearn.report import render
 
-    page = render(read_runs(args.runs), args.title)
+    page = render(runs_of(args), args.title)
     try:
         printed = _write(args.out, page)
     except BrokenPipeError:

@@ -2,21 +2,20 @@
 
 import argparse
 
-from peerlearn.cli.parsing import Commands, add_command, path
+from peerlearn.cli.parsing import Commands, add_command, add_runs, runs_of
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     about = "mean and spread over seeds, gain over the baseline, cost"
     parser = add_command(commands, "table", about, act)
-    parser.add_argument("runs", type=path, nargs="+", help="folder that `run --out` wrote")
+    add_runs(parser)
     parser.add_argument("--format", default="text", help="text, markdown, latex, csv or json")
     parser.add_argument("--json", dest="format", action="store_const", const="json")
 
 
 def act(args: argparse.Namespace) -> None:
     """Do it."""
-    from peerlearn.records.read import read_runs
     from peerlearn.results.formats import render
 
-    print(render(read_runs(args.runs), args.format))
+    print(render(runs_of(args), args.format))

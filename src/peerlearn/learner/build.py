@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
+from pydantic.fields import FieldInfo
 from torch import nn
 
 from peerlearn.data import DATASETS
@@ -106,7 +107,8 @@ class Parts:
         named = [(KINDS[group], name) for group, name in self.names.items() if name]
         if self.wrapper is not None:
             own = {k: v for k, v in nest(values)["collaboration"].items() if k != "name"}
-            named += [(TEACHERS, edge.by) for edge in self.wrapper(**own).edges()]
+            teachers = self.wrapper(**own).collaboration().teacher_names
+            named += [(TEACHERS, teacher) for teacher in teachers]
         origins = {f"{kind.kind} {name}": kind.origin(name) for kind, name in named}
         return {part: origin for part, origin in origins.items() if origin}
 
@@ -233,8 +235,12 @@ def build_learner(
             )
         optimizer = optim.name
     parts = Parts.find(name, net=named, optimizer=optimizer, memory=memory_policy)
-    keys = [key for group, model in parts.settings.items() for key in fields_of(model, f"{group}.")]
-    values = parts.preset(profile)
+    fields: dict[str, FieldInfo] = {}
+    for group, model in parts.settings.items():
+        fields |= fields_of(model, f"{group}.")
+    keys = [*fields]
+    values = {key: field.default for key, field in fields.items() if not field.is_required()}
+    values |= parts.preset(profile)
     for given, value in flatten(_as_values(settings)).items():
         found = matching(given, keys)
         if not found:

@@ -171,6 +171,13 @@ class Collaboration(Settings):
                 f"answer={self.answer!r} needs a slow copy, which no teacher here has; take "
                 "answer='peers', or teachers={'shadow': {}}"
             )
+        heard = {edge.by for edge in self._followed}
+        for name, told in self.teachers.items():
+            if told.get("buffers") == "own" and name not in heard:
+                raise ValueError(
+                    f"buffers='own' needs images that teacher {name!r} is shown, and no lesson is "
+                    "by it; take buffers='follow'"
+                )
         return self
 
     @property

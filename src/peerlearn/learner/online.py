@@ -154,7 +154,7 @@ class OnlineLearner:
     def _new_predictors(self) -> dict[AnswerBy, Predictor]:
         """Of everyone who can answer: the peers, and, if there are slow copies, these and both."""
         models = [peer.model for peer in self.peers]
-        copies = next((t.copies for t in self.teachers.values() if t.copies), [])
+        copies = next((t.slow_copies for t in self.teachers.values() if t.slow_copies), [])
         new = partial(
             Predictor,
             method=self.method,
@@ -420,11 +420,11 @@ class OnlineLearner:
         return who.logits(x, peer)
 
     def features(self, x: Array) -> Tensor:
-        """(B, D): the mean of the peers' features."""
+        """(B, D): the mean of the features of those who answer."""
         return self.predictor.features(x)
 
     def predict_ncm(self, x: Array) -> Tensor:
-        """The class of the nearest class mean, (B,), over the images in memory."""
+        """The class of the nearest class mean, (B,), over the images in memory, by who answers."""
         return self.predictor.nearest_mean(x)
 
     # --- keeping

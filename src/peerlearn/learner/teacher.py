@@ -56,7 +56,7 @@ class Teacher(ABC):
     reads_students: ClassVar[bool] = False  # answers with what peers said on the views asked for
     answers_any_batch: ClassVar[bool] = False  # also on the batches that a method trains on
     least_peers: ClassVar[int] = 1
-    slow: ClassVar[bool] = False  # has `copies`; such a one may be there without an edge
+    slow: ClassVar[bool] = False  # has `slow_copies`; such a one may be there without an edge
 
     Settings: ClassVar[type[TeacherSettings]] = TeacherSettings
     settings: TeacherSettings
@@ -75,7 +75,7 @@ class Teacher(ABC):
         return []
 
     @property
-    def copies(self) -> list[PeerModel]:
+    def slow_copies(self) -> list[PeerModel]:
         """Slow copies that can answer in the peers' place, one for each peer; [] if it has none."""
         return []
 

@@ -51,6 +51,7 @@ BRIEF = reprlib.Repr()
 BRIEF.maxstring = BRIEF.maxother = 60
 SEED = re.compile(r"^((?:  )?seed: )(0|[1-9]\d{0,14})$", re.MULTILINE)  # as we write it
 MARKS = (2**52 + 1, 2**52 + 2)
+ANSWER = "collaboration.answer"
 ROUNDING = 1e-9  # metrics closer than this are equal
 
 
@@ -67,11 +68,13 @@ class RunRecord:
     """One run folder. Accuracies and metrics are in [0, 1]; None is "not defined".
 
     Its settings and its summary are there; all else is read, and checked, when first asked for.
+    answer: who answers, of those in `summary.answers`; "" for the one that the run itself chose.
     """
 
     folder: Path
     config: Config
     summary: Summary
+    answer: str = ""
 
     @property
     def data(self) -> str:
@@ -106,7 +109,7 @@ class RunRecord:
     @property
     def metrics(self) -> Mapping[str, float | None]:
         """The ensemble's, by name."""
-        return self.summary.metrics
+        return self.summary.answers[self.answer] if self.answer else self.summary.metrics
 
     @property
     def cost(self) -> Cost:
@@ -116,7 +119,10 @@ class RunRecord:
     @cached_property
     def accuracy(self) -> Accuracy:
         """The accuracy matrices; one that has not finished may lack them."""
-        return read_accuracy(self.folder, optional=not self.done)
+        found = read_accuracy(self.folder, optional=not self.done)
+        if not self.answer:
+            return found
+        return found.model_copy(update={"ensemble": found.answers.get(self.answer, ())})
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:
@@ -144,6 +150,22 @@ class RunRecord:
     def steps(self) -> tuple[Step, ...]:
         """The logged steps."""
         return _steps(self.folder / "steps.jsonl", optional=not self.done)
+
+    def answered(self) -> "list[RunRecord]":
+        """The run, and beside it the same run as each other who could have answered has it."""
+        own = self.config.settings.get(ANSWER)
+        return [self, *(self._by(name) for name in self.summary.answers if name != own)]
+
+    def _by(self, name: str) -> "RunRecord":
+        """The record of a run in which this one had answered, and nothing else was changed."""
+        config = self.config.model_copy(
+            update={
+                "variant": {**self.config.variant, "answer": name},
+                "settings": {**self.config.settings, ANSWER: name},
+                "origins": {**self.config.origins, ANSWER: "flag"},
+            }
+        )
+        return RunRecord(self.folder, config, self.summary, name)
 
     def classes_of(self, task: int) -> str:
         """The names of a task's classes, in one line."""

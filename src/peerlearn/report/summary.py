@@ -18,6 +18,8 @@ COSTS = (
     ("kept_bytes", "Kept", "MB"),
 )
 
+WHO = {"peers": "peers", "shadow": "slow copies", "average": "networks half-way"}
+
 
 def summary_table(groups: Sequence[Group]) -> Html:
     """Means, gains and costs, a block of rows per group, the best values marked."""
@@ -120,8 +122,10 @@ def unfinished_row(group: Group, one: Series, run: RunRecord) -> list[Child]:
 
 
 def further_table(groups: Sequence[Group]) -> Html:
-    """The other measures: further metrics, single peers, nearest class mean."""
+    """The other measures: further metrics, single peers, nearest class mean, slow copies."""
     others = [metric for metric in METRICS.values() if not metric.main]
+    runs = [run for group in groups for one in group.series for run in one.done]
+    answers = dict.fromkeys(who for run in runs for who in run.summary.answers)
     rows: list[list[Child]] = []
     for group in groups:
         for one in group.series:
@@ -129,11 +133,14 @@ def further_table(groups: Sequence[Group]) -> Html:
                 aa for r in one.done for p in r.summary.peers if (aa := p.get("AA")) is not None
             ]
             ncm = [aa for r in one.done if (aa := (r.summary.ncm or {}).get("AA")) is not None]
+            said = {who: [r.summary.answers.get(who, {}) for r in one.done] for who in answers}
+            by = [[aa for m in some if (aa := m.get("AA")) is not None] for some in said.values()]
             found = [one.spread(metric.name) for metric in others]
-            found += [spread(values) if values else None for values in (peers, ncm)]
+            found += [spread(values) if values else None for values in (peers, ncm, *by)]
             rows.append([one.name, group.name, *map(metric_cell, found)])
     head = ["Method", "Runs on", *(f"{m.title.capitalize()} ({m.name}) %" for m in others)]
     head += ["AA of one peer alone %", "AA by nearest class mean %"]
+    head += [f"AA, {WHO.get(who, who)} answer %" for who in answers]
     return tag(
         "details",
         tag("summary", "Further measures: backward transfer, single peers, nearest class mean"),

@@ -33,6 +33,9 @@ class ShadowSettings(TeacherSettings):
         start: as a copy of whom it follows, or near zero, as in the code of MKD's authors.
         buffers: whether running statistics follow as weights do, or are its own, of the batches
             that it is shown.
+
+    >>> ShadowSettings(alpha=0.05).start
+    'copy'
     """
 
     alpha: float = setting(0.01, "share of the way that a slow copy goes in a step", gt=0, le=1)
@@ -56,6 +59,9 @@ class BroadcastSettings(ShadowSettings):
     Args:
         broadcast_every: steps after which they do; 0: never.
         broadcast_share: the share of the way that they then go.
+
+    >>> BroadcastSettings(broadcast_every=100).broadcast_share
+    1.0
     """
 
     broadcast_every: int = setting(500, "steps after which peers go towards the slow copy", ge=0)
@@ -76,7 +82,7 @@ class SlowTeacher(Teacher):
     def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
         super().__init__(peers, new_peer, **values)
         self.updates = 0
-        self.models = [copy.deepcopy(first).requires_grad_(False) for first, *_ in self.followed()]
+        self.models = [_copied(models) for models in self.followed()]
         if self.settings.start == "zero":
             share = self.settings.alpha / (1 - self.settings.alpha)
             for weight in (weight for model in self.models for weight in model.parameters()):
@@ -93,7 +99,7 @@ class SlowTeacher(Teacher):
 
     @property
     @override
-    def copies(self) -> list[PeerModel]:
+    def slow_copies(self) -> list[PeerModel]:
         return self.models
 
     @override
@@ -110,8 +116,8 @@ class SlowTeacher(Teacher):
     def _correction(self) -> float:
         """The factor of the weights that are followed: 1, but for the start near zero.
 
-        MKD's code has alpha where 1 - alpha is meant, so that it is 1.01 for twenty updates and
-        then 1.
+        MKD's code has alpha where 1 - alpha is meant: for an alpha of 0.01 the factor is 1.01 for
+        twenty updates and then 1.
         """
         if self.settings.start == "copy":
             return 1.0
@@ -202,7 +208,7 @@ class ShadowOfAll(SlowTeacher):
 
     @property
     @override
-    def copies(self) -> list[PeerModel]:
+    def slow_copies(self) -> list[PeerModel]:
         return self.models * len(self.peers)
 
     @override
@@ -223,6 +229,15 @@ class ShadowOfAll(SlowTeacher):
         for peer in self.peers:
             _follow(_weights(peer.model), [_weights(model)], self.settings.broadcast_share)
             _follow(_buffers(peer.model), [_buffers(model)], self.settings.broadcast_share)
+
+
+@torch.no_grad()
+def _copied(models: Sequence[PeerModel]) -> PeerModel:
+    """A network of its own with the mean of their weights, which never takes a gradient."""
+    copied = copy.deepcopy(models[0]).requires_grad_(False)
+    _follow(_weights(copied), [_weights(one) for one in models], share=1)
+    _follow(_buffers(copied), [_buffers(one) for one in models], share=1)
+    return copied
 
 
 def _weights(model: PeerModel) -> list[Tensor]:

@@ -205,8 +205,8 @@ class CCLDCEMA(Wrapper):
 class GWM(Wrapper):
     """Two peers and a slow copy of their mean, which teaches them and is handed back to them.
 
-    After the abstract of GWM-MCD, https://arxiv.org/abs/2508.08677; its formulas are not public,
-    so this is our reading. Peers begin alike and train on draws of their own.
+    After the abstract of GWM-MCD, https://arxiv.org/abs/2508.08677, whose formulas we have not
+    seen: this is our reading. Peers begin alike and train on draws of their own.
 
     Args:
         shadow: how the slow copy follows, and when peers go towards it.
