@@ -18,7 +18,10 @@ from crash.runs import WORDS, exit_code, fork, left_by, prepare
 from peerlearn import METHODS, OnlineLearner, cli
 from peerlearn.experiment.evaluate import Scores
 
-NAMES = [method + wrapper for method in METHODS for wrapper in ("", "+ccldc")]
+NAMES = [
+    *(f"er+{slow}" for slow in ("ema", "mkd", "ema-chain", "mkd-pair", "ccldc-ema", "gwm")),
+    *(method + wrapper for method in METHODS for wrapper in ("", "+ccldc")),
+]
 NEW = 0.25  # the share of new processes, `python -m peerlearn`; others are forked, torch imported
 MOST_KILLS = 4  # of one run
 LONG = ["--tasks", "5", "--train-per-class", "6"]  # three batches in each of five tasks

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,10 @@ from peerlearn import (
     Edge,
     OnlineLearner,
     UserError,
+    build_learner,
     small_net,
 )
-from peerlearn.learner.collaboration import ANSWERS
+from peerlearn.learner.collaboration import ANSWERS, AnswerBy
 from peerlearn.learner.teacher import Shown
 from peerlearn.learner.teachers.slow import SlowTeacher
 from peerlearn.learner.validation import check_state
@@ -92,6 +94,7 @@ def drawn_next(learner: OnlineLearner, batch: Batch) -> Drawn:
     images = LabelledImages(batch.x / 255, batch.y)
     progress = learner.progress.meeting(batch.y)
     draw = learner.method.draw(images, learner.memory, progress, draws)
+    assert draw is not None
     groups = learner.method.groups(draw, views)
     x, y = (torch.cat(parts) for parts in zip(*((g.x, g.y) for g in groups), strict=True))
     return Drawn(draw.train, y, learner.collaboration.chain(x, views))
@@ -112,7 +115,7 @@ class TestFollowing:
         x = stream.test_sets[0].x
         for batch in list(stream.tasks[0])[:4]:
             learner.learn(*batch)
-            for peer, model in zip(learner.peers, slow(learner).copies, strict=True):
+            for peer, model in zip(learner.peers, slow(learner).slow_copies, strict=True):
                 assert same(state(peer.model), state(model))
             logits = [learner.answering(who).logits(x) for who in ANSWERS]
             assert torch.equal(logits[0], logits[1])
@@ -368,7 +371,7 @@ class TestCosts:
             ("derpp+mkd", {}, 36.0, 28.6),
             ("er_ace+mkd", {}, 29.6, 22.2),
             ("er+ema-chain", {}, 44.4, 29.6),
-            ("er+ema-chain", {"base_weight": 0, "stages": 2, "first": "full"}, 37.0, 22.2),
+            ("er+ema-chain", {"base_weight": 0, "first": "full"}, 37.0, 22.2),
             ("er+mkd-pair", {}, 44.4, 29.6),
             ("er+ccldc-ema", {}, 74.0, 59.2),
             ("er+ccldc-ema", {"stages": 3}, 88.8, 74.0),
@@ -589,7 +592,9 @@ def test_a_teacher_says_that_its_settings_are_the_wrong_ones(stream: ClassStream
 
 
 @pytest.mark.parametrize("who", ["shadow", "average"])
-def test_an_answer_by_copies_that_are_not_there_is_refused_with_what_to_do(who: str) -> None:
+def test_an_answer_by_copies_that_are_not_there_is_refused_with_what_to_do(
+    who: AnswerBy,
+) -> None:
     edges = (Edge(0, 0, "frozen"),)
     with pytest.raises(UserError, match=f"answer='{who}' needs a slow copy") as refused:
         Collaboration(edges=edges, answer=who)
@@ -607,3 +612,39 @@ def test_a_copy_may_be_beside_any_collaboration(build: Build, stream: ClassStrea
         assert same(state(one.model), state(two.model))
     assert plain.cost == beside.cost
     assert [*beside.predictors] == [*ANSWERS]
+
+
+def test_a_mask_of_infinities_stays_what_it_is(stream: ClassStream) -> None:
+    def masked() -> nn.Module:
+        made = NET()
+        made.mask = nn.Buffer(torch.tensor([0.0, -torch.inf]))
+        return made
+
+    for name in ("er+ema", "er+gwm"):
+        settings = {"broadcast_every": 2} if name == "er+gwm" else {}
+        learner = build_learner(name, stream.info, masked, memory=20, **settings)
+        learn_some(learner, stream, 3)
+        assert {tuple(n.net.mask.tolist()) for n in learner.networks} == {(0.0, -torch.inf)}
+
+
+def test_a_network_that_cannot_be_copied_is_told(stream: ClassStream) -> None:
+    def locked() -> nn.Module:
+        made = NET()
+        made.lock = threading.Lock()
+        return made
+
+    with pytest.raises(UserError, match="network: cannot be copied"):
+        build_learner("er+ema", stream.info, locked, memory=20)
+
+
+def test_a_learner_that_takes_the_state_of_another_shares_nothing_with_it(
+    build: Build, stream: ClassStream
+) -> None:
+    one, two, alone = (build("er+ema") for _ in range(3))
+    learn_some(one, stream, 3)
+    learn_some(alone, stream, 3)
+    two.load_state_dict(one.state_dict())
+    batch = list(stream.tasks[1])[4]
+    for learner in (one, two, alone):
+        learner.learn(*batch)
+    assert same(weights(two), weights(alone))

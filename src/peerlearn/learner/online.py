@@ -390,7 +390,7 @@ class OnlineLearner:
         None: as the collaboration says.
         """
         name = self.collaboration.answer if answer is None else answer
-        if name not in self.predictors:
+        if not isinstance(name, str) or name not in self.predictors:
             why = "this learner has no slow copies; " if name in ANSWERS else ""
             problem = f"answer: nobody answers as {name!r:.40}; {why}"
             raise UserError(f"{problem}take {' or '.join(self.predictors)}")

@@ -27,9 +27,9 @@ MOST = 2**53  # a count beyond it is no count
 LARGEST_SIDE = 2**16  # pixels
 # what comes with rows and steps: not there in a learner that was just built
 _GROWS = re.compile(r"memory\.|progress\.carry\.|peer\d+\.(optimizer|buffers)\.")
-_INSIDE = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.\w+\.\d+)\.")  # a network
+_INSIDE = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.[^.]+\.\d+)\.")  # a network
 _COUNTS = re.compile(_INSIDE.pattern + "counts")
-_UPDATES = re.compile(r"teacher\.\w+\.updates")
+_UPDATES = re.compile(r"teacher\.[^.]+\.updates")
 _SCALER = re.compile(r"peer\d+\.scaler")
 _RNG = re.compile(r"rng\.\w+|peer\d+\.rng")
 _NOT_NEGATIVE = re.compile(

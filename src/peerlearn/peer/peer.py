@@ -148,7 +148,7 @@ class Peer:
         for key, value in moments.items():
             number, _, name = key.partition(".")
             parameter = parameters[int(number)]
-            moment = value
+            moment = value.clone() if isinstance(value, Tensor) else value
             if isinstance(value, Tensor) and value.ndim and value.shape == parameter.shape:
                 moment = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
             state.setdefault(int(number), {})[name] = moment

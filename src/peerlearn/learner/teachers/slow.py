@@ -11,6 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from peerlearn.devices import moved
+from peerlearn.errors import UserError
 from peerlearn.learner.teacher import (
     Shown,
     Teacher,
@@ -107,10 +108,9 @@ class SlowTeacher(Teacher):
     def after_step(self) -> None:
         factor = self._correction()
         for model, followed in zip(self.models, self.followed(), strict=True):
-            weights = [_weights(one) for one in followed]
-            _follow(_weights(model), weights, self.settings.alpha, factor)
+            _follow_weights(model, followed, self.settings.alpha, factor)
             if self.settings.buffers == "follow":
-                _follow(_buffers(model), [_buffers(one) for one in followed], self.settings.alpha)
+                _follow_buffers(model, followed, self.settings.alpha)
         self.updates += 1
 
     def _correction(self) -> float:
@@ -227,40 +227,47 @@ class ShadowOfAll(SlowTeacher):
         """Let the peers go towards the copy, statistics included; moments stay."""
         (model,) = self.models
         for peer in self.peers:
-            _follow(_weights(peer.model), [_weights(model)], self.settings.broadcast_share)
-            _follow(_buffers(peer.model), [_buffers(model)], self.settings.broadcast_share)
+            _follow_weights(peer.model, [model], self.settings.broadcast_share)
+            _follow_buffers(peer.model, [model], self.settings.broadcast_share)
 
 
 @torch.no_grad()
 def _copied(models: Sequence[PeerModel]) -> PeerModel:
     """A network of its own with the mean of their weights, which never takes a gradient."""
-    copied = copy.deepcopy(models[0]).requires_grad_(False)
-    _follow(_weights(copied), [_weights(one) for one in models], share=1)
-    _follow(_buffers(copied), [_buffers(one) for one in models], share=1)
+    try:
+        copied = copy.deepcopy(models[0]).requires_grad_(False)
+    except (TypeError, RuntimeError) as error:
+        raise UserError(
+            f"network: cannot be copied ({error}), as a slow copy wants it; let it hold layers and "
+            "tensors alone"
+        ) from error
+    _follow_weights(copied, models, share=1)
+    _follow_buffers(copied, models, share=1)
     return copied
 
 
-def _weights(model: PeerModel) -> list[Tensor]:
-    return list(model.parameters())
-
-
-def _buffers(model: PeerModel) -> list[Tensor]:
-    return list(model.buffers())
-
-
-def _follow(
-    own: Sequence[Tensor], others: Sequence[Sequence[Tensor]], share: float, factor: float = 1.0
+def _follow_weights(
+    model: PeerModel, followed: Sequence[PeerModel], share: float, factor: float = 1.0
 ) -> None:
-    """Let tensors go a share of the way to `factor` times the mean of others; counts are copied."""
-    goals = [_mean(moved(tensors, to.device)) for to, *tensors in zip(own, *others, strict=True)]
-    floats = [i for i, tensor in enumerate(own) if tensor.is_floating_point()]
-    ends = [goals[i] for i in floats]
-    if factor != 1:
-        ends = [factor * end for end in ends]
-    torch._foreach_lerp_([own[i] for i in floats], ends, share)
-    for to, goal in zip(own, goals, strict=True):
-        if not to.is_floating_point():
-            to.copy_(goal)
+    """Let weights go a share of the way to `factor` times the mean of others."""
+    own: list[Tensor] = list(model.parameters())
+    ends = _means(own, [one.parameters() for one in followed])
+    torch._foreach_lerp_(own, ends if factor == 1 else torch._foreach_mul(ends, factor), share)
+
+
+def _follow_buffers(model: PeerModel, followed: Sequence[PeerModel], share: float) -> None:
+    """The same for statistics; counts and masks become what they are there."""
+    own = list(model.buffers())
+    for to, end in zip(own, _means(own, [one.buffers() for one in followed]), strict=True):
+        if to.is_floating_point():  # infinities have no way between them
+            to.copy_(torch.where(to == end, to, to.lerp(end, share)))
+        else:
+            to.copy_(end)
+
+
+def _means(own: Sequence[Tensor], others: Sequence[Iterable[Tensor]]) -> list[Tensor]:
+    """The mean of corresponding tensors, where ours are; of counts the first."""
+    return [_mean(moved(tensors, to.device)) for to, *tensors in zip(own, *others, strict=True)]
 
 
 def _mean(tensors: Sequence[Tensor]) -> Tensor:
