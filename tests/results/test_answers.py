@@ -1,0 +1,88 @@
+"""Who could have answered, as rows of their own."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fabricate import record
+
+from peerlearn.cli import main
+from peerlearn.errors import UserError
+from peerlearn.records.read import RunRecord, read_finished, read_run
+from peerlearn.report import render as page
+from peerlearn.results.compare import compare
+
+TINY = (
+    *("--data", "mini", "--memory", "20", "--net", "small", "--width", "1"),
+    *("--train-per-class", "4", "--test-per-class", "2", "--threads", "1"),
+)
+
+
+def run_with_copies(seed: int, peers: float, shadow: float, average: float) -> RunRecord:
+    run = record("er+mkd", average, seed=seed)
+    settings = {**run.config.settings, "collaboration.answer": "average"}
+    answers = {"peers": {"AA": peers}, "shadow": {"AA": shadow}, "average": {"AA": average}}
+    return replace(
+        run,
+        config=run.config.model_copy(update={"settings": settings}),
+        summary=run.summary.model_copy(update={"answers": answers}),
+    )
+
+
+def test_each_answer_is_a_row_of_its_own_with_its_own_gain() -> None:
+    runs = [run_with_copies(seed, 0.5 + seed / 100, 0.4, 0.6) for seed in (0, 1)]
+    baselines = [record("er", 0.3, seed=seed) for seed in (0, 1)]
+    (group,) = compare([*baselines, *(one for run in runs for one in run.answered())])
+    gains = {series.label: gain.metrics["AA"].difference for series, gain in group.gains}
+    assert gains == {
+        "er+mkd": pytest.approx(0.3),
+        "er+mkd, answer=peers": pytest.approx(0.205),
+        "er+mkd, answer=shadow": pytest.approx(0.1),
+    }
+
+
+def test_a_run_without_slow_copies_is_one_row() -> None:
+    run = record("er+ccldc")
+    assert run.answered() == [run]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    assert main(["run", "er", "er+mkd", *TINY, "--out", str(out)]) == 0
+    return out
+
+
+def test_table_and_page_show_what_was_recorded(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = runs.glob("mini/er+mkd/*/*/seed0")
+    run = read_run(folder)
+    assert {*run.summary.answers} == {*run.accuracy.answers} == {"peers", "shadow", "average"}
+    assert run.accuracy.answers["average"] == run.matrix
+    assert main(["table", str(runs), "--answers", "--json"]) == 0
+    rows = {row["label"]: row["AA"] for row in json.loads(capsys.readouterr().out)}
+    found = {label.rpartition("=")[2]: aa for label, aa in rows.items() if "answer=" in label}
+    assert found == {who: run.summary.answers[who]["AA"] for who in ("peers", "shadow")}
+    assert len(rows) == 4
+    assert main(["table", str(runs), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    html = page(run.answered())
+    assert "answer=shadow" in html
+    assert "AA, slow copies answer %" in html
+
+
+def test_a_record_whose_answers_are_not_those_of_its_matrices_is_damaged(runs: Path) -> None:
+    (folder,) = runs.glob("mini/er+mkd/*/*/seed0")
+    path = folder / "summary.json"
+    whole = path.read_text()
+    content = json.loads(whole)
+    content["answers"]["shadow"]["AA"] += 0.1
+    path.write_text(json.dumps(content))
+
+    try:
+        with pytest.raises(UserError, match=r"are not those of summary\.json"):
+            read_finished(folder, 5)
+    finally:
+        path.write_text(whole)
