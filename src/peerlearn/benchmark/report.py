@@ -15,7 +15,7 @@ from peerlearn import __version__
 from peerlearn.benchmark import around, auto
 from peerlearn.benchmark.growth import growth
 from peerlearn.benchmark.roof import roof
-from peerlearn.benchmark.steps import side_by_side, steps
+from peerlearn.benchmark.steps import following, side_by_side, steps
 from peerlearn.benchmark.timing import Effort, taking_threads
 from peerlearn.methods import METHODS
 
@@ -103,6 +103,20 @@ PARTS: Mapping[str, Part] = {
             "images/s": number("images_per_second", 0),
             "GFLOP/s": number("flops_per_second", 0, GFLOP),
             "peak MB": number("peak_bytes", 0, MB),
+        },
+    ),
+    "shadow": Part(
+        "A step with a slow copy that follows, next to the same step without one, by turns; the "
+        "ratio in processor time, with its quartiles.",
+        lambda asked: following(asked.names or ("er",), asked.widths, asked.effort),
+        {
+            "step": word("step"),
+            "width": word("width"),
+            "seconds": number("seconds", 3),
+            "without": number("without_seconds", 3),
+            "ratio": number("ratio", 3),
+            "quartiles": lambda row: f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}",
+            "rounds": word("rounds"),
         },
     ),
     "peers": Part(

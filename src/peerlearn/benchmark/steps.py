@@ -14,6 +14,7 @@ from peerlearn.benchmark.timing import (
     ratios,
     taking_threads,
 )
+from peerlearn.learner.build import split_name
 from peerlearn.runtime import peak_memory, reset_peak_memory
 
 
@@ -50,6 +51,27 @@ def _step(name: str, width: int, effort: Effort) -> dict[str, Any]:
         "flops_per_second": flops / seconds,
         "peak_bytes": peak or None,  # not known on every system
     }
+
+
+def following(
+    names: Sequence[str], widths: Sequence[int], effort: Effort
+) -> Iterator[dict[str, Any]]:
+    """Each method's step with a slow copy that follows, and without one, by turns."""
+    for width in widths:
+        for name in dict.fromkeys(split_name(name)[0] for name in names):
+            ways = [prepared(way, Scene(width=width)).step for way in (f"{name}+ema", name)]
+            ours, theirs = in_turns(ways, effort)
+            ratio = ratios(ours.processor, theirs.processor)
+            yield {
+                "step": name,
+                "width": width,
+                "seconds": ours.median,
+                "without_seconds": theirs.median,
+                "ratio": ratio.median,
+                "ratio_low": ratio.low,
+                "ratio_high": ratio.high,
+                "rounds": len(ours.clock),
+            }
 
 
 def side_by_side(
