@@ -167,6 +167,51 @@ def against(group: Group, looks: Looks, metric: str, *, seeds: bool) -> Html | N
     return figure(image, ["Method", "Seed", "LA %", f"{metric} %"], rows, caption=caption)
 
 
+def worth(group: Group, looks: Looks, *, seeds: bool = True) -> Html | None:
+    """AA against the images that networks are shown: what accuracy costs."""
+    found = {one.name: cloud for one in group.series if (cloud := _priced(one, looks))}
+    if len(found) < 2:
+        return None
+    for one, gain in group.gains:
+        if one.name in found and gain.baseline.name in found:
+            start = found[gain.baseline.name].middle
+            found[one.name] = found[one.name]._replace(start=start)
+    rows: list[list[Child]] = [
+        [name, f"{cloud.middle[0]:.1f}", f"{cloud.middle[1]:.1f}"] for name, cloud in found.items()
+    ]
+    if not seeds:
+        found = {name: cloud._replace(runs=()) for name, cloud in found.items()}
+    image = scatter(
+        list(found.values()),
+        title=f"Accuracy against cost, {group.name}",
+        desc=f"{len(found)} methods; to the left they cost less, further up they know more.",
+        x_label="images forward and twice backward, per stream image: costs more →",
+        y_label="AA in %: knows more →",
+        room=Room(height=360) if len(found) <= CROWD else Room(width=700, height=440),
+        cost=True,
+    )
+    head = ["Method", "Forward and twice backward", "AA %"]
+    return figure(image, head, rows, caption=f"AA and cost, {group.name}")
+
+
+def _priced(one: Series, looks: Looks) -> Cloud | None:
+    """The point of a series at its cost; a backward pass takes about as long as two forward."""
+    known = [
+        (run, run.cost.forward_per_image + 2 * run.cost.backward_per_image, run.metrics.get("AA"))
+        for run in one.done
+        if run.cost.forward_per_image is not None and run.cost.backward_per_image is not None
+    ]
+    runs = [
+        (f"{one.name}, seed {run.seed}: {100 * aa:.1f}", cost, 100 * aa)
+        for run, cost, aa in known
+        if aa is not None
+    ]
+    if not runs:
+        return None
+    middle = (fmean(x for _, x, _ in runs), fmean(y for _, _, y in runs))
+    return Cloud(one.name, looks[one.name], middle, runs)
+
+
 def cloud_of(one: Series, looks: Looks, metric: str) -> Cloud | None:
     """The point of a series, with those of its runs."""
     la, lost = one.values("LA"), one.values(metric)

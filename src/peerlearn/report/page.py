@@ -14,7 +14,7 @@ from peerlearn.report import details, figures
 from peerlearn.report.detail import Detail, choose_detail
 from peerlearn.report.headline import hero
 from peerlearn.report.looks import Looks, assign_looks
-from peerlearn.report.markup import Child, Html, raw, tag
+from peerlearn.report.markup import Child, Html, join, raw, tag
 from peerlearn.report.parts import choosing, legend
 from peerlearn.report.settings import environment_tables, settings_tables
 from peerlearn.report.summary import further_table, summary_table, unfinished_table
@@ -149,9 +149,18 @@ def chart_sections(looks: Looks, *, seeds: bool = True) -> list[Section]:
                 "stretches of the stream; a log axis where they span a wide range.",
                 lambda group: details.losses(group, looks), legend=True, fold=True, kind="single"),
         Section("cost", "Cost", "What a method takes for each image of the stream, and its "
-                "training time without evaluation, mean over finished seeds.",
-                lambda group: details.cost(group, looks), fold=True, kind="curves"),
+                "training time without evaluation, mean over finished seeds. In the first chart "
+                "a backward pass counts as two forward passes, which is about what it takes: to "
+                "the left a method costs less, further up it knows more at the end.",
+                lambda group: priced(group, looks, seeds=seeds), fold=True, kind="curves",
+                seeds=True),
     ]  # fmt: skip
+
+
+def priced(group: Group, looks: Looks, *, seeds: bool) -> Html | None:
+    """What accuracy costs, and each cost by itself."""
+    charts = [figures.worth(group, looks, seeds=seeds), details.cost(group, looks)]
+    return join(charts) if any(charts) else None
 
 
 MANY = (

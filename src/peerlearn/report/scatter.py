@@ -21,22 +21,34 @@ class Cloud(NamedTuple):
 
 
 def scatter(
-    clouds: Sequence[Cloud], *, title: str, desc: str, x_label: str, y_label: str, room: Room
+    clouds: Sequence[Cloud],
+    *,
+    title: str,
+    desc: str,
+    x_label: str,
+    y_label: str,
+    room: Room,
+    cost: bool = False,
 ) -> Html:
-    """Named points with their runs; small y on top, so that up and right is better."""
+    """Named points with their runs; small y on top, so that up and right is better.
+
+    cost: x is one, and y is not: large y on top, up and left is better.
+    """
     xs = [x for c in clouds for x in (c.middle[0], *(a for _, a, _ in c.runs))]
     ys = [y for c in clouds for y in (c.middle[1], *(b for _, _, b in c.runs))]
     x = horizontal(nice_ticks(min(xs), max(xs)), x_label, room)
-    y = vertical(nice_ticks(min(ys), max(ys)), y_label, room, downwards=True)
+    y = vertical(nice_ticks(min(ys), max(ys)), y_label, room, downwards=not cost)
     middles = [(x.at(c.middle[0]), y.at(c.middle[1])) for c in clouds]
     plot = Box(room.left, room.top, room.width - 4, room.floor)
-    better = Box(room.width - 80, room.top, room.width, room.top + 20)
+    corner = room.left if cost else room.width - 80
+    better = Box(corner, room.top, corner + 80, room.top + 20)
     runs = [(x.at(a), y.at(b)) for c in clouds for _, a, b in c.runs]
     taken = [better, *(Box(a - 3, b - 3, a + 3, b + 3) for a, b in runs)]
     places = around(middles, [cut(c.name) for c in clouds], plot, taken)
-    hint = {"x": room.width - room.right - 8, "y": room.top + 14}
+    place = {"x": room.left + 8} if cost else {"x": room.width - room.right - 8}
+    words, end = ("↖ better", "start") if cost else ("better ↗", "end")
     parts = [_cloud(cloud, x, y, place) for cloud, place in zip(clouds, places, strict=True)]
-    up = tag("text", "better ↗", **hint, text_anchor="end", class_="hint")
+    up = tag("text", words, **place, y=room.top + 14, text_anchor=end, class_="hint")
     return svg(frame(x, y, room), up, parts, title=title, desc=desc, room=room, class_=size(room))
 
 
