@@ -152,8 +152,7 @@ def chart_sections(looks: Looks, *, seeds: bool = True) -> list[Section]:
                 "training time without evaluation, mean over finished seeds. In the first chart "
                 "a backward pass counts as two forward passes, which is about what it takes: to "
                 "the left a method costs less, further up it knows more at the end.",
-                lambda group: priced(group, looks, seeds=seeds), fold=True, kind="curves",
-                seeds=True),
+                lambda group: priced(group, looks, seeds=seeds), fold=True, kind="curves"),
     ]  # fmt: skip
 
 
