@@ -17,7 +17,7 @@ from crash.runs import Kill, Small, end, finish, kill_and_finish, kills_at, prep
 from crash.saves import Save, calls_of, state_after
 from peerlearn import cli
 
-METHOD = "er+ccldc"
+METHOD = "er+mkd-pair"  # peers, and slow copies of them
 SHORTEST = Kill(Small(METHOD, batches=1), stop=0, how="before")
 
 

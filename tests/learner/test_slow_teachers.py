@@ -24,9 +24,10 @@ from peerlearn import (
     build_learner,
     small_net,
 )
+from peerlearn.learner import TEACHERS, collaboration_of
 from peerlearn.learner.collaboration import ANSWERS, AnswerBy
 from peerlearn.learner.teacher import Shown
-from peerlearn.learner.teachers.slow import SlowTeacher
+from peerlearn.learner.teachers.slow import Shadow, SlowTeacher
 from peerlearn.learner.validation import check_state
 from peerlearn.methods import ER
 from peerlearn.methods.interface import LabelledImages
@@ -648,3 +649,78 @@ def test_a_learner_that_takes_the_state_of_another_shares_nothing_with_it(
     for learner in (one, two, alone):
         learner.learn(*batch)
     assert same(weights(two), weights(alone))
+
+
+def test_a_learner_that_would_learn_nothing_is_refused(build: Build) -> None:
+    with pytest.raises(UserError, match="nothing is learnt: base_weight is 0"):
+        build("er+mkd", label_weight=0, lesson_weight=0)
+
+
+def test_a_method_with_a_loss_of_its_own_keeps_it_beside_mkd(stream: ClassStream) -> None:
+    class Louder(ER):
+        name = "louder"
+
+        def loss(self, peer: Any, draw: Any) -> Any:
+            outcome = super().loss(peer, draw)
+            return outcome._replace(loss=2 * outcome.loss)
+
+    class Another(ER):
+        name = "another"
+
+    with METHODS.unchanged():
+        METHODS.add(Louder)
+        METHODS.add(Another)
+        weights_of = [
+            build_learner(f"{name}+mkd", stream.info, NET, memory=20).collaboration.base_weight
+            for name in ("louder", "another")
+        ]
+    assert weights_of == [1, 0]
+
+
+def test_a_checkpoint_of_another_broadcast_is_refused(stream: ClassStream, tmp_path: Path) -> None:
+    learners = [
+        build_learner("er+gwm", stream.info, NET, memory=20, broadcast_every=every)
+        for every in (0, 500)
+    ]
+    learn_some(learners[0], stream, 2)
+    learners[0].save(tmp_path)
+    with pytest.raises(UserError, match=r"broadcast_every 0 there, 500 here"):
+        learners[1].load(tmp_path)
+
+
+def test_a_slow_teacher_that_lacks_a_copy_is_told(stream: ClassStream) -> None:
+    class Lacking(Shadow):
+        name = "lacking"
+
+        @property
+        def slow_copies(self) -> list[PeerModel]:
+            return self.models[:1]
+
+    with TEACHERS.unchanged():
+        TEACHERS.add(Lacking)
+        c = Collaboration(peers=2, teachers={"lacking": {}}, answer="shadow")
+        with pytest.raises(UserError, match="must hold a network for each of 2 peers"):
+            OnlineLearner(ER(stream.info), NET, c, memory=20)
+
+
+def test_weights_that_nobody_learns_may_be_infinite(stream: ClassStream) -> None:
+    def masked() -> nn.Module:
+        made = NET()
+        made.mask = nn.Parameter(torch.tensor([0.0, -torch.inf]), requires_grad=False)
+        return made
+
+    learner = build_learner("er+ema", stream.info, masked, memory=20)
+    learn_some(learner, stream, 3)
+    assert {tuple(n.net.mask.tolist()) for n in learner.networks} == {(0.0, -torch.inf)}
+
+
+@pytest.mark.parametrize("form", ["build_learner", "collaboration_of"])
+def test_one_field_of_a_slow_copy_leaves_the_others_as_the_profile_has_them(
+    form: str, stream: ClassStream
+) -> None:
+    given: dict[str, Any] = {"profile": "authors", "shadow": {"alpha": 0.05}}
+    if form == "build_learner":
+        c = build_learner("er+mkd", stream.info, NET, memory=20, **given).collaboration
+    else:
+        c = collaboration_of("mkd", "er", **given)
+    assert c.teachers == {"shadow": {"alpha": 0.05, "start": "zero", "buffers": "own"}}

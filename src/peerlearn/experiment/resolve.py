@@ -133,7 +133,7 @@ class Resolved:
                 f"--blur: hides where tasks end, and {method.name} must be told; leave it out, or "
                 f"take {methods_without_tasks()}"
             )
-        if self.parts.wrapper is not None and not method.gives_logits:
+        if not method.gives_logits and self.parts.collaboration(self.values).needs_logits:
             raise UserError(
                 f"{self.method}: {method.name} has no logits to teach with; take it alone"
             )

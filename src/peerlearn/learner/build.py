@@ -12,6 +12,7 @@ from torch import nn
 from peerlearn.data import DATASETS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner import TEACHERS, WRAPPERS
+from peerlearn.learner.collaboration import Collaboration
 from peerlearn.learner.inputs import Devices
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.wrapper import WrapperBase
@@ -105,12 +106,17 @@ class Parts:
     def origins(self, values: Values) -> dict[str, str]:
         """Whose the parts are that do not come with Peerlearn, teachers included."""
         named = [(KINDS[group], name) for group, name in self.names.items() if name]
-        if self.wrapper is not None:
-            own = {k: v for k, v in nest(values)["collaboration"].items() if k != "name"}
-            teachers = self.wrapper(**own).collaboration().teacher_names
-            named += [(TEACHERS, teacher) for teacher in teachers]
+        collaboration = self.collaboration(values)
+        named += [(TEACHERS, teacher) for teacher in collaboration.teacher_names]
         origins = {f"{kind.kind} {name}": kind.origin(name) for kind, name in named}
         return {part: origin for part, origin in origins.items() if origin}
+
+    def collaboration(self, values: Values) -> Collaboration:
+        """What the peers teach each other. values: of every group."""
+        if self.wrapper is None:
+            return Collaboration()
+        own = {k: v for k, v in nest(values)["collaboration"].items() if k != "name"}
+        return self.wrapper(**own).collaboration()
 
     def preset(self, profile: str) -> dict[str, Any]:
         """The published values where they differ from the defaults of a part, by dotted names."""

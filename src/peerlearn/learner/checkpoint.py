@@ -152,7 +152,10 @@ def settings(learner: "OnlineLearner") -> dict[str, Any]:
     described = {
         "method": {"name": learner.method.name, **learner.method.settings.model_dump()},
         "stream": asdict(learner.method.stream),
-        "collaboration": learner.collaboration.model_dump(exclude={"answer"}),  # learns the same
+        "collaboration": {
+            **learner.collaboration.model_dump(exclude={"answer", "teachers"}),  # learns the same
+            "teachers": {name: t.settings.model_dump() for name, t in learner.teachers.items()},
+        },
         "optim": {"name": learner.optim.name, **learner.optim.model_dump()},
         "memory": {"name": learner.memory.name, "size": learner.memory.capacity, **of_memory},
         "seed": learner.seed,
@@ -227,8 +230,8 @@ def _damaged(folder: Path, what: str) -> UserError:
 
 
 def _compare_settings(folder: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    # what an earlier version did not have was off
-    differ = [k for k in {**ours, **theirs} if (theirs.get(k) or None) != (ours.get(k) or None)]
+    ours = {k: v for k, v in ours.items() if k in theirs or v}  # what came later was off there
+    differ = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
     if differ:
         shown = "; ".join(
             f"{k:.60} {theirs.get(k)!r:.60} there, {ours.get(k)!r:.60} here"

@@ -97,7 +97,6 @@ class Collaboration(Settings):
             whose loss is the labels' alone is not asked for it: those of the views take its place.
         label_views: the views on which labels are learnt; None: all.
         join_groups: learn what the method keeps apart as one group, among all classes.
-        same_start: let all peers begin as copies of the first.
         own_draws: let each peer train on a draw of its own; lessons are on the first one's.
         answer: who answers when it is asked: the peers, their slow copies, or networks half-way
             between the two.
@@ -116,7 +115,6 @@ class Collaboration(Settings):
     base_weight: float = weight_of_base(1.0)
     label_views: tuple[int, ...] | None = None
     join_groups: bool = False
-    same_start: bool = False
     own_draws: bool = False
     answer: AnswerBy = "peers"
     teachers: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
@@ -179,6 +177,11 @@ class Collaboration(Settings):
                     "by it; take buffers='follow'"
                 )
         return self
+
+    @property
+    def needs_logits(self) -> bool:
+        """Whether a method must have a classifier that can teach or be taught."""
+        return bool(self.edges or self.label_weight)
 
     @property
     def teacher_names(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from torch import Tensor, nn
 from peerlearn.devices import moved
 from peerlearn.errors import UserError
 from peerlearn.learner import TEACHERS, checkpoint
+from peerlearn.learner.answering import Answering
 from peerlearn.learner.collaboration import (
-    ANSWERS,
     AnswerBy,
     Collaboration,
     CollaborationLoss,
@@ -39,7 +38,7 @@ from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
-from peerlearn.methods.replay import images, joined_freely
+from peerlearn.methods.replay import images, joined_unmasked
 from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
@@ -102,10 +101,15 @@ class OnlineLearner:
         check_arguments(net, collaboration, optim, seed, updates)
         self.method = method
         self.collaboration = c = collaboration or Collaboration()
-        if not method.gives_logits and (c.edges or c.label_weight):
+        if not method.gives_logits and c.needs_logits:
             raise UserError(
                 f"{method.name} has no classifier that could teach or be taught; take "
                 f"{method.name} alone"
+            )
+        if not (c.base_weight or c.student_views or c.method_batch_edges):
+            raise UserError(
+                "nothing is learnt: base_weight is 0, and there are neither labels on views nor "
+                "lessons; take base_weight=1"
             )
         self.optim = optim or method.optim
         self.seed, self.updates = operator.index(seed), operator.index(updates)
@@ -134,8 +138,6 @@ class OnlineLearner:
         self.peers = [new_peer(index, place) for index, place in enumerate(places)]
         if len({id(peer.model.net) for peer in self.peers}) < c.peers:
             raise UserError("network: net() must make a new network at each call, one per peer")
-        for peer in self.peers[1:] if c.same_start else ():
-            peer.model.load_state_dict(self.peers[0].model.state_dict())
         more = count(c.peers)
 
         def teacher(name: str) -> Teacher:
@@ -146,33 +148,21 @@ class OnlineLearner:
         self._turns = Turns()  # a step and an answer never have the weights together
         self.moving: Moving = ""
         self._each_peer = SideBySide(self.peers, method, peers_at_once, compiled=compile)
-        self.predictors = self._new_predictors()
-        for predictor in self.predictors.values():
-            for peer in self.peers:  # fused ones do not let torch count what they write
-                peer.optimizer.register_step_post_hook(predictor.after_optimizer_step)
-
-    def _new_predictors(self) -> dict[AnswerBy, Predictor]:
-        """Of everyone who can answer: the peers, and, if there are slow copies, these and both."""
-        models = [peer.model for peer in self.peers]
-        copies = next((t.slow_copies for t in self.teachers.values() if t.slow_copies), [])
-        new = partial(
-            Predictor,
-            method=self.method,
+        self.predictors = Answering(
+            self.peers,
+            self.teachers,
+            c.answer,
+            method=method,
             memory=self.memory,
             device=self.device,
             turns=self._turns,
             lanes=self.lanes,
         )
-        found: dict[AnswerBy, Predictor] = {"peers": new(models)}
-        if copies:
-            found["shadow"] = new([*dict.fromkeys(copies)])
-            found["average"] = new(models, halfway_to=copies)
-        return found
 
     @property
     def predictor(self) -> Predictor:
         """Who answers unless another is asked for."""
-        return self.predictors[self.collaboration.answer]
+        return self.predictors.by(None)
 
     @property
     def lanes(self) -> Lanes:
@@ -205,8 +195,7 @@ class OnlineLearner:
                 return self._learn_all_or_nothing(raw, batch)
             except NotAlone:
                 self._each_peer.give_up()
-                for predictor in self.predictors.values():
-                    predictor.lanes = self.lanes
+                self.predictors.use(self.lanes)
                 return self._learn_all_or_nothing(raw, batch)
 
     def _learn_all_or_nothing(self, raw: Tensor, batch: LabelledImages) -> dict[str, float]:
@@ -242,7 +231,7 @@ class OnlineLearner:
         self.memory.keep(rows, slots)
         met = progress if outcomes else self.progress  # a batch that was skipped is not met
         self.progress = met.after_batch(carry)
-        self._set_image_shape(tuple(raw.shape[1:]))
+        self.predictors.image_shape = raw.shape[1:]
         return losses
 
     def _update(
@@ -256,7 +245,7 @@ class OnlineLearner:
         outcomes, losses = [outcome for outcome, _ in found], [parts for _, parts in found]
         if self.collaboration.student_views:
             groups = self.method.groups(draws[0], self.rngs["views"])
-            groups = [joined_freely(groups)] if self.collaboration.join_groups else groups
+            groups = [joined_unmasked(groups)] if self.collaboration.join_groups else groups
             for loss, (labels, lessons) in zip(losses, self._learn_together(groups), strict=True):
                 loss["labels"] = labels
                 loss["lessons"] = loss["lessons"] + lessons
@@ -282,12 +271,19 @@ class OnlineLearner:
             return None
         return draws if times > 1 else draws * len(self.peers)
 
+    @property
+    def _without_own(self) -> bool:
+        """Whether the method's own loss counts for nothing, and nothing else would be missed."""
+        method, c = self.method, self.collaboration
+        kept = method.stores or method.carries or c.method_batch_edges
+        return method.loss_is_labels and not c.base_weight and not kept
+
     def _learn_own(
         self, draws: Sequence[Any], rows: int
     ) -> list[tuple[Outcome, dict[str, Tensor]]]:
         """Every peer's gradient of the method's own loss: what came of it, and the losses."""
         c = self.collaboration
-        if not c.base_weight and self.method.loss_is_labels and not c.method_batch_edges:
+        if self._without_own:
             nothing = torch.zeros((), device=self.device)
             losses = {"base": nothing, "lessons": nothing}
             return [(Outcome(nothing, []), dict(losses)) for _ in self.peers]
@@ -378,28 +374,14 @@ class OnlineLearner:
     @property
     def image_shape(self) -> tuple[int, ...] | None:
         """(3, H, W) of the images so far, None before the first."""
-        return self.predictor.image_shape
-
-    def _set_image_shape(self, shape: tuple[int, ...] | None) -> None:
-        for predictor in self.predictors.values():
-            predictor.image_shape = shape
+        return self.predictors.image_shape
 
     def answering(self, answer: AnswerBy | None = None) -> Predictor:
         """Who answers: "peers", their slow copies ("shadow") or networks half-way ("average").
 
         None: as the collaboration says.
         """
-        name = self.collaboration.answer if answer is None else answer
-        if not isinstance(name, str) or name not in self.predictors:
-            why = "this learner has no slow copies; " if name in ANSWERS else ""
-            problem = f"answer: nobody answers as {name!r:.40}; {why}"
-            raise UserError(f"{problem}take {' or '.join(self.predictors)}")
-        return self.predictors[name]
-
-    def refresh(self) -> None:
-        """Look at the networks anew, for whoever answers: they have changed."""
-        for predictor in self.predictors.values():
-            predictor.refresh()
+        return self.predictors.by(answer)
 
     def predict(self, x: Array, answer: AnswerBy | None = None) -> Tensor:
         """The most likely class of each image, (B,). Images as for `learn`.
@@ -469,8 +451,7 @@ class OnlineLearner:
     def load_state_dict(self, state: State) -> None:
         """Become the learner whose `state_dict()` this was."""
         with self._turns:
-            shape = state["image_shape"]
-            self._set_image_shape(None if shape is None else tuple(shape))
+            self.predictors.image_shape = state["image_shape"]
             self.progress = Progress.from_state(part("progress", state), self.device)
             self.memory.load_state_dict(nest(part("memory", state)), self.device)
             for name, rng in self.rngs.items():
@@ -480,7 +461,7 @@ class OnlineLearner:
             for name, teacher in self.teachers.items():
                 teacher.load_state_dict(part(f"teacher.{name}", state))
             self.moving = ""
-            self.refresh()
+            self.predictors.refresh()
 
     def save(self, path: str | Path, extra: Any = None) -> None:
         """Write a checkpoint folder; a crash while writing leaves the one before it whole.

@@ -193,8 +193,9 @@ class Predictor:
         if self._made_of is None or not self._made_of.are_as_they_were():
             self.refresh()
             self._twins = [_evaluating_twin(model, {}) for model in self.models]
-            for twin, other in zip(self._twins, self.halfway_to, strict=False):
-                _go_halfway(twin, other)
+            if self.halfway_to:
+                for twin, other in zip(self._twins, self.halfway_to, strict=True):
+                    _go_halfway(twin, other)
             self._made_of = _Tensors([*self.models, *self.halfway_to])
         return self._twins
 
@@ -260,10 +261,13 @@ def _evaluating_twin(module: M, known: dict[int, nn.Module]) -> M:
 
 
 def _go_halfway(twin: nn.Module, other: nn.Module) -> None:
-    """Give a twin parameters of its own, half-way to those of a network built alike."""
+    """Give a twin weights of its own, half-way to those of a network built alike.
+
+    What is not learnt stays: it may be infinite, and is the same there.
+    """
     for module, theirs in zip(twin.modules(), other.modules(), strict=True):
         for name, own in module._parameters.items():
             other_own = theirs._parameters[name]
-            if own is not None and other_own is not None:
+            if own is not None and own.requires_grad and other_own is not None:
                 middle = own.lerp(moved(other_own, own.device), 0.5)
                 module._parameters[name] = nn.Parameter(middle, requires_grad=False)

@@ -59,7 +59,7 @@ class AllOrNothing:
                 rest = _not_copied(learner, self.scope, self.before)
                 learner.load_state_dict({**rest, **self.before})
                 learner.moving = self.moving
-        learner.refresh()
+        learner.predictors.refresh()
 
 
 def _copy(learner: "OnlineLearner", scope: Scope) -> State:

@@ -14,7 +14,7 @@ from peerlearn.learner.collaboration import (
     weight_of_labels,
     weight_of_lessons,
 )
-from peerlearn.settings import Settings
+from peerlearn.settings import Settings, fields_of, flatten, nest
 
 
 def _weights(label: float, lesson: float, temperature: float) -> Mapping[str, float]:
@@ -129,4 +129,7 @@ def collaboration_of(
     2.0
     """
     wrapper = WRAPPERS[name]
-    return wrapper(**{**wrapper.published(method, profile), **given}).collaboration()
+    own = {k: v.model_dump() if isinstance(v, Settings) else v for k, v in given.items()}
+    usual = {k: f.default for k, f in fields_of(wrapper).items() if not f.is_required()}
+    values = {**usual, **flatten(wrapper.published(method, profile)), **flatten(own)}
+    return wrapper(**nest(values)).collaboration()

@@ -234,6 +234,12 @@ class Method(ABC, Generic[D]):
     stores: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` stores: {"logits": ("classes",)}
     carries: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` may carry
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """One with a loss of its own has to say for itself what it is."""
+        super().__init_subclass__(**kwargs)
+        if "loss" in cls.__dict__ and "loss_is_labels" not in cls.__dict__:
+            cls.loss_is_labels = False
+
     def __init__(self, stream: StreamInfo, **values: Any) -> None:
         """Take what the stream tells, and settings by their names."""
         self.settings = self.Settings(**values)

@@ -45,7 +45,7 @@ def joined(*groups: LabelledImages) -> LabelledImages:
     return LabelledImages(x, y, mix=Mix(labels, weight))
 
 
-def joined_freely(groups: Sequence[LabelledImages]) -> LabelledImages:
+def joined_unmasked(groups: Sequence[LabelledImages]) -> LabelledImages:
     """One group of several, whichever classes competed in each."""
     return joined(*(group._replace(active_classes=None) for group in groups))
 

@@ -122,7 +122,9 @@ class RunRecord:
         found = read_accuracy(self.folder, optional=not self.done)
         if not self.answer:
             return found
-        return found.model_copy(update={"ensemble": found.answers.get(self.answer, ())})
+        return found.model_copy(
+            update={"ensemble": found.answers.get(self.answer, ()), "ncm": None}
+        )
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:
@@ -165,7 +167,8 @@ class RunRecord:
                 "origins": {**self.config.origins, ANSWER: "flag"},
             }
         )
-        return RunRecord(self.folder, config, self.summary, name)
+        summary = self.summary.model_copy(update={"ncm": None})  # of the one that the run chose
+        return RunRecord(self.folder, config, summary, name)
 
     def classes_of(self, task: int) -> str:
         """The names of a task's classes, in one line."""

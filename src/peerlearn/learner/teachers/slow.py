@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -23,7 +23,7 @@ from peerlearn.peer.model import PeerModel
 from peerlearn.peer.peer import Peer, State
 from peerlearn.settings import setting
 
-CORRECTED = 10  # updates for which the exponent of the authors' correction stays as it is
+CORRECTION_PERIOD = 10  # updates for which the exponent of the authors' correction stays as it is
 
 
 class ShadowSettings(TeacherSettings):
@@ -121,7 +121,7 @@ class SlowTeacher(Teacher):
         """
         if self.settings.start == "copy":
             return 1.0
-        return 1 / (1 - self.settings.alpha ** max(1, self.updates // CORRECTED))
+        return 1 / (1 - self.settings.alpha ** max(1, self.updates // CORRECTION_PERIOD))
 
     def _said(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
         """What each copy says."""
@@ -190,7 +190,9 @@ class ShadowOfPeers(Shadow):
 
 
 class ShadowOfAll(SlowTeacher):
-    """One slow copy of the mean of all peers.
+    """One slow copy of the mean of all peers, which begin as copies of the first.
+
+    The mean of networks that began apart means nothing: their units are in different orders.
 
     >>> from peerlearn import StreamInfo, build_learner
     >>> learner = build_learner("er+gwm", StreamInfo(num_classes=2), "small", memory=10)
@@ -201,6 +203,11 @@ class ShadowOfAll(SlowTeacher):
     Settings = BroadcastSettings
     settings: BroadcastSettings
     name = "shadow_all"
+
+    def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
+        for peer in peers[1:]:
+            peer.model.load_state_dict(peers[0].model.state_dict())
+        super().__init__(peers, new_peer, **values)
 
     @override
     def followed(self) -> list[list[PeerModel]]:
@@ -249,25 +256,32 @@ def _copied(models: Sequence[PeerModel]) -> PeerModel:
 def _follow_weights(
     model: PeerModel, followed: Sequence[PeerModel], share: float, factor: float = 1.0
 ) -> None:
-    """Let weights go a share of the way to `factor` times the mean of others."""
-    own: list[Tensor] = list(model.parameters())
-    ends = _means(own, [one.parameters() for one in followed])
+    """Let what is learnt go a share of the way to `factor` times the mean of others."""
+    pairs = [(own, other) for own, *other in _beside(model, followed) if _is_learnt(own, *other)]
+    own = [tensor for tensor, _ in pairs]
+    ends = [_mean(moved(others, to.device)) for to, others in pairs]
     torch._foreach_lerp_(own, ends if factor == 1 else torch._foreach_mul(ends, factor), share)
 
 
 def _follow_buffers(model: PeerModel, followed: Sequence[PeerModel], share: float) -> None:
-    """The same for statistics; counts and masks become what they are there."""
-    own = list(model.buffers())
-    for to, end in zip(own, _means(own, [one.buffers() for one in followed]), strict=True):
-        if to.is_floating_point():  # infinities have no way between them
-            to.copy_(torch.where(to == end, to, to.lerp(end, share)))
-        else:
-            to.copy_(end)
+    """The same for statistics, and for weights that nobody learns; counts are copied."""
+    for own, *others in _beside(model, followed):
+        if _is_learnt(own, *others):
+            continue
+        end = _mean(moved(others, own.device))
+        if own.is_floating_point():  # infinities have no way between them
+            end = torch.where(own == end, own, own.lerp(end, share))
+        own.copy_(end)
 
 
-def _means(own: Sequence[Tensor], others: Sequence[Iterable[Tensor]]) -> list[Tensor]:
-    """The mean of corresponding tensors, where ours are; of counts the first."""
-    return [_mean(moved(tensors, to.device)) for to, *tensors in zip(own, *others, strict=True)]
+def _beside(model: PeerModel, others: Sequence[PeerModel]) -> Iterator[tuple[Tensor, ...]]:
+    """Every parameter and buffer of a network, with those of others."""
+    yield from zip(*([*one.parameters(), *one.buffers()] for one in (model, *others)), strict=True)
+
+
+def _is_learnt(*tensors: Tensor) -> bool:
+    """Whether it is a weight that some peer learns; copies take no gradient."""
+    return any(tensor.requires_grad for tensor in tensors)
 
 
 def _mean(tensors: Sequence[Tensor]) -> Tensor:

@@ -19,6 +19,7 @@ from peerlearn.learner.collaboration import (
 )
 from peerlearn.learner.teachers.slow import BroadcastSettings, ShadowSettings
 from peerlearn.learner.wrapper import Wrapper, WrapperBase
+from peerlearn.methods import METHODS
 from peerlearn.settings import setting
 
 
@@ -93,7 +94,8 @@ class MKD(Wrapper):
     @classmethod
     @override
     def preset(cls, method: str) -> Mapping[str, Any]:
-        return {"base_weight": 0.0} if method in ("er", "mir") else {}
+        own = METHODS[method].loss_is_labels if method in METHODS else False
+        return {"base_weight": 0.0} if own else {}
 
     @classmethod
     @override
@@ -230,4 +232,4 @@ class GWM(Wrapper):
 
     @override
     def collaboration(self) -> Collaboration:
-        return self.collaborating(same_start=True, own_draws=True)
+        return self.collaborating(own_draws=True)
