@@ -284,6 +284,9 @@ def test_one_after_another_and_side_by_side_give_the_same_bytes(
     expected = accuracies(tmp_path / "alone")
     assert len(expected) == 2
     assert accuracies(tmp_path / "one") == accuracies(tmp_path / "two") == expected
+    places = (tmp_path / "one").rglob("environment.json")  # which have what was typed
+    typed = [json.loads(place.read_text())["command"] for place in places]
+    assert typed == [[Path(sys.argv[0]).name, *sys.argv[1:]]] * 2
     capfd.readouterr()
     assert command("sweep", *words, "--out", str(tmp_path / "two"), "--json") == 0
     said = capfd.readouterr()

@@ -1,5 +1,6 @@
 """Jobs: a run as it is sent to a process, on this machine or another."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,7 @@ class Job:
             "out": str(self.place.out.absolute()),
             "root": str(self.place.root.absolute()) if self.place.root else None,
             "plugins": [str(path.absolute()) for path in self.place.plugins],
+            "command": sys.argv,  # for the record of the run
         }
 
 

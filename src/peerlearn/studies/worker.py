@@ -14,6 +14,7 @@ from peerlearn.studies.process import CODES, How, lifeline
 def main() -> int:
     """Do the job that standard input describes; the exit code is one of `CODES`."""
     spec = lifeline()
+    sys.argv = spec["command"]
     try:
         if spec["version"] != __version__:
             raise UserError(
