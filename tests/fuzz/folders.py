@@ -266,7 +266,10 @@ def go_on(place: Path, method: str) -> None:
     run.finished(tasks=2)
     run.truncate_log = lambda _: None  # type: ignore[method-assign]
     learner: Any = SimpleNamespace(
-        peers=[None], progress=SimpleNamespace(batches=4), load=extra_of_checkpoint
+        peers=[None],
+        predictors=["peers"],
+        progress=SimpleNamespace(batches=4),
+        load=extra_of_checkpoint,
     )
     stream: Any = SimpleNamespace(tasks=[range(2), range(2)], info=SimpleNamespace(num_classes=4))
     lease: Any = SimpleNamespace()

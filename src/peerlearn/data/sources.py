@@ -119,6 +119,7 @@ class Mini(Source):
             "net.width": 16,
             "collaboration.chain.ops": 3,
             "collaboration.chain.magnitude": 15,
+            "collaboration.shadow.alpha": 0.05,  # a stream of 300 steps
         },
     )
 

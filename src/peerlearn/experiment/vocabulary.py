@@ -71,12 +71,13 @@ def settings_help(runs: Sequence[Resolved], taken: Collection[str]) -> str:
 
     taken: flags of the command itself, which a short name must not hide.
     """
-    keys, lines = every_key(), ["", "which parts:"]
+    parts, lines = [*_shown(runs)], ["", "which parts:"]
+    keys = [key for part, _ in parts for key in fields_of(part.settings, part.prefix)]
     for flag, (about, registry) in CHOICES.items():
         lines.append(f"  --{flag:20} {about} ({' | '.join(registry)})")
     lines += ["", "settings; the whole name, such as --optim.lr, always works too:"]
     shown: set[str] = set()
-    for part, usual in _shown(runs):
+    for part, usual in parts:
         fields = fields_of(part.settings, part.prefix)
         if part.title in shown or not fields:
             continue
@@ -101,6 +102,6 @@ def _shown(runs: Sequence[Resolved]) -> Iterator[tuple[Part, dict[str, Any]]]:
 def _flag(key: str, keys: Collection[str], taken: Collection[str]) -> str:
     """The shortest flag that means this setting and nothing else."""
     short = {full: alias for alias, full in ALIASES.items()}.get(key, key.rpartition(".")[2])
-    means = matching(ALIASES.get(short, short), keys)
-    flag = short if means in ([key], []) and f"--{short}" not in taken else key
+    means = {*matching(ALIASES.get(short, short), keys)}
+    flag = short if means <= {key} and f"--{short}" not in taken else key
     return flag.replace("_", "-")
