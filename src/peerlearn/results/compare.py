@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from peerlearn.errors import UserError
+from peerlearn.errors import UserError, did_you_mean
 from peerlearn.metrics.table import MAIN, METRICS
 from peerlearn.records.folder import shown
 from peerlearn.records.read import RunRecord
@@ -32,6 +32,28 @@ def compare(runs: Sequence[RunRecord]) -> list[Group]:
         _group(data, memory, list(some))
         for (data, memory), some in groupby(ordered, lambda r: (r.data, r.memory))
     ]
+
+
+def against(groups: Sequence[Group], name: str) -> list[Group]:
+    """The same groups, with every series set against the one of this name, not its baseline.
+
+    A group without such a series has no gains.
+    """
+    found = [_against(group, name) for group in groups]
+    if not any(group.against for group in found):
+        known = [one.name for group in groups for one in group.series]
+        raise UserError(did_you_mean(f"--against: no row is called {name!r:.200}", name, known))
+    return found
+
+
+def _against(group: Group, name: str) -> Group:
+    meant = [one for one in group.series if name in (one.name, one.label)]
+    if len(meant) != 1:
+        return replace(group, series=tuple(replace(s, gain=None, why="") for s in group.series))
+    (rival,) = meant
+    rest = [s if s is rival else _over(s, rival, rival.name) for s in group.series]
+    whole = [replace(s, gain=None, why="") if s is rival else s for s in rest]
+    return replace(group, series=tuple(whole), against=rival.name)
 
 
 def method_key(method: str) -> tuple[int, str, int, str]:
@@ -211,13 +233,18 @@ def _with_gain(one: Series, baselines: Mapping[str, Mapping[str, list[Baseline]]
     unlike = _unlike(facts, nearest.facts)
     if unlike:
         return replace(one, why=_why(one, unlike))
-    seeds = _common(one, nearest.series)
+    return _over(one, nearest.series, "its baseline")
+
+
+def _over(one: Series, rival: Series, called: str) -> Series:
+    """A series with its gain over another, on the seeds that both have."""
+    seeds = _common(one, rival)
     if not seeds:
-        waiting = one.done and nearest.series.done
-        return replace(one, why="no seed in common with its baseline" if waiting else "")
-    pairs = {name: _paired(name, one, nearest.series) for name in MAIN}
+        waiting = one.done and rival.done
+        return replace(one, gain=None, why=f"no seed in common with {called}" if waiting else "")
+    pairs = {name: _paired(name, one, rival) for name in MAIN}
     metrics = {name: pair for name, pair in pairs.items() if pair}
-    return replace(one, gain=Gain(nearest.series, tuple(seeds), metrics))
+    return replace(one, gain=Gain(rival, tuple(seeds), metrics), why="")
 
 
 def _nearest(facts: Facts, rivals: Sequence[Baseline]) -> list[Baseline]:

@@ -25,13 +25,15 @@ def legend(groups: Sequence[Group]) -> list[str]:
     """How to read a table, a sentence per line."""
     shared = [f"{printable(group.name)}: the same for all." for group in groups if group.shared]
     metrics = [METRICS[name] for name in MAIN]
+    named = dict.fromkeys(printable(group.against) for group in groups if group.against)
+    rivals = " and ".join(named) or "the method before the +"
     good = {m.direction: [o.name for o in metrics if o.direction == m.direction] for m in metrics}
     return [
         f"{', '.join(MAIN)} in percent: mean ± sample standard deviation over n finished seeds; "
         + "; ".join(f"{', '.join(names)}: {direction}" for direction, names in good.items())
         + ".",
-        "gain: points of AA over the method before the +, on the n seeds both have, with its "
-        "95 % interval; p of a two-sided paired t-test.",
+        f"gain: points of AA over {rivals}, on the n seeds both have, with its 95 % interval; p of "
+        "a two-sided paired t-test.",
         "forward, backward: images per stream image. training: without evaluation.",
         *shared,
     ]

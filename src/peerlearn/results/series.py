@@ -145,6 +145,7 @@ class Group:
     series: tuple[Series, ...]
     shared: Facts = field(default_factory=dict)  # what the variants of all series have in common
     best: Mapping[str, frozenset[str]] = field(default_factory=dict)  # labels, by metric
+    against: str = ""  # the series that all are set against; "" for the baseline of each
 
     @property
     def name(self) -> str:
