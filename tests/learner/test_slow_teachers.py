@@ -706,12 +706,13 @@ def test_a_slow_teacher_that_lacks_a_copy_is_told(stream: ClassStream) -> None:
 def test_weights_that_nobody_learns_may_be_infinite(stream: ClassStream) -> None:
     def masked() -> nn.Module:
         made = NET()
-        made.mask = nn.Parameter(torch.tensor([0.0, -torch.inf]), requires_grad=False)
+        made.mask = nn.Parameter(torch.tensor([1.0, -torch.inf]), requires_grad=False)
         return made
 
-    learner = build_learner("er+ema", stream.info, masked, memory=20)
-    learn_some(learner, stream, 3)
-    assert {tuple(n.net.mask.tolist()) for n in learner.networks} == {(0.0, -torch.inf)}
+    for settings in ({}, {"start": "zero"}):
+        learner = build_learner("er+ema", stream.info, masked, memory=20, **settings)
+        learn_some(learner, stream, 3)
+        assert {tuple(n.net.mask.tolist()) for n in learner.networks} == {(1.0, -torch.inf)}
 
 
 @pytest.mark.parametrize("form", ["build_learner", "collaboration_of"])

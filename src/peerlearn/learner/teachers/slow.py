@@ -86,8 +86,9 @@ class SlowTeacher(Teacher):
         self.models = [_copied(models) for models in self.followed()]
         if self.settings.start == "zero":
             share = self.settings.alpha / (1 - self.settings.alpha)
-            for weight in (weight for model in self.models for weight in model.parameters()):
-                weight.mul_(share)
+            for model, followed in zip(self.models, self.followed(), strict=True):
+                learnt = [own for own, *rest in _beside(model, followed) if _is_learnt(*rest)]
+                torch._foreach_mul_(learnt, share)
 
     @abstractmethod
     def followed(self) -> list[list[PeerModel]]:
