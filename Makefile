@@ -2,6 +2,7 @@
 PY ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+BESIDE := tests/studies tests/devices tests/test_promises.py tests/test_settings_matter.py
 DEMO := er er+ccldc --data mini --memory 200 --train-per-class 120
 
 .PHONY: demo test fuzz docs clean
@@ -14,10 +15,10 @@ demo: .venv/.core  ## ER with and without CCL-DC on real images: a table and rep
 test: .venv/.dev  ## lint, types and all tests, the slow ones too
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@mkdir -p build  # those of sweeps mostly wait: beside the others they take no time
-	@$(BIN)/python -m pytest tests/studies > build/studies.log 2>&1 & studies=$$!; \
-	$(BIN)/python -m pytest --ignore=tests/studies; others=$$?; \
-	wait $$studies; code=$$?; tail -n 200 build/studies.log; exit $$((others + code))
+	@mkdir -p build  # in two halves, side by side; those of sweeps mostly wait
+	@$(BIN)/python -m pytest $(BESIDE) > build/beside.log 2>&1 & beside=$$!; \
+	$(BIN)/python -m pytest $(BESIDE:%=--ignore=%); others=$$?; \
+	wait $$beside; code=$$?; tail -n 200 build/beside.log; exit $$((others + code))
 
 fuzz: .venv/.dev  ## the long form of the fuzzer
 	$(BIN)/python tests/fuzz/long.py

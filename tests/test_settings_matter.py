@@ -57,7 +57,7 @@ def test_this_setting_changes_what_is_learnt(
     plain = build(name, **usual)
     other = OTHER[key] or next(who for who in plain.predictors if who != plain.collaboration.answer)
     changed = build(name, **usual, **{f"{group}.{key}": other})
-    losses = [learn_some(learner, stream, 5) for learner in (plain, changed)]
+    losses = [learn_some(learner, stream, 3) for learner in (plain, changed)]
     said = [learner.logits(stream.test_sets[0].x) for learner in (plain, changed)]
     assert losses[0] != losses[1] or not torch.equal(*said)
 
