@@ -77,7 +77,10 @@ def refuse(capsys: pytest.CaptureFixture[str], says: str, *words: str) -> None:
         ("run er --seed 4294967296", "--seed: seed must be at most 4294967295"),
         (f"run er --seeds {'9' * 5000}", "beyond the largest seed, 4294967295"),
         (f"run er --seeds 0-{'9' * 5000}", "beyond the largest seed, 4294967295"),
-        ("table runs --zzz", "table: there is no --zzz; known: --help, --answers, --against"),
+        (
+            "table runs --zzz",
+            "table: there is no --zzz; known: --help, --answers, --against, --format, --json",
+        ),
         ("table nowhere", "nowhere: no such folder"),
         ("report nowhere", "nowhere: no such folder"),
         ("data get", "name a data set"),
