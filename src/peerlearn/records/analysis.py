@@ -1,7 +1,7 @@
 """analysis/NAME.json: what was found in trained networks, as pictures that anybody can draw.
 
-An analysis is some panels, each of one of five kinds. Whoever draws them, on a page or in a file for
-a paper, needs to know the kinds and nothing of the analyses.
+An analysis is some panels, each of one of five kinds. Whoever draws them, on a page or in a file
+for a paper, needs to know the kinds and nothing of the analyses.
 """
 
 import base64
@@ -76,7 +76,7 @@ class Lines(Panel):
 
     kind: Literal["lines"] = "lines"
     lines: Annotated[list[Curve], Field(max_length=MOST_PARTS)]
-    marks: Points = []
+    marks: Points = Field(default_factory=list)
     log: bool = False  # the y axis
 
 
@@ -99,8 +99,8 @@ class Heat(Panel):
 
     kind: Literal["heat"] = "heat"
     rows: Annotated[list[Points], Field(max_length=MOST_PARTS)]
-    row_names: list[Name] = []
-    column_names: list[Name] = []
+    row_names: list[Name] = Field(default_factory=list)
+    column_names: list[Name] = Field(default_factory=list)
 
 
 class ImageRow(Record):
@@ -114,7 +114,7 @@ class Images(Panel):
     """Small pictures in rows and columns."""
 
     kind: Literal["images"] = "images"
-    column_names: list[Name] = []
+    column_names: list[Name] = Field(default_factory=list)
     rows: Annotated[list[ImageRow], Field(max_length=MOST_PARTS)]
 
 
@@ -137,7 +137,7 @@ class Analysis(Record):
     title: Name
     about: Annotated[str, Field(max_length=4000)]
     runs: Annotated[list[Name], Field(max_length=MOST_PARTS)]
-    facts: Values = {}
+    facts: Values = Field(default_factory=dict)
     panels: Annotated[list[AnyPanel], Field(max_length=MOST_PANELS)]
 
 
