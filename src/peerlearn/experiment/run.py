@@ -242,9 +242,10 @@ class _Run:
         task = self.stream.tasks[index]
         before = sum(len(t) for t in self.stream.tasks[:index])
         saved = time.monotonic()
+        once = before + len(task) // self.config.settings.get("stream.epochs", 1)
         for batch in task.batches(start=self.learner.progress.batches - before):
             start = time.perf_counter()
-            losses = self.learner.learn(*batch)
+            losses = self.learner.learn(*batch, remember=self.learner.progress.batches < once)
             seconds = time.perf_counter() - start
             self.train_seconds += seconds
             done = self.learner.progress.batches

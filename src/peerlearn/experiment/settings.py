@@ -69,6 +69,9 @@ class StreamSettings(Settings):
     blur: float = setting(
         0.0, "share of images dealt out to other tasks; above 0 hides boundaries", ge=0, lt=1
     )
+    epochs: int = setting(
+        1, "passes over each task before the next; above 1 is offline", ge=1, le=1000
+    )
     train_per_class: int | None = setting(
         None, "take only the first N training images of each class", ge=1
     )
@@ -94,8 +97,8 @@ class StreamSettings(Settings):
                 test = test.first_per_class(self.test_per_class)
         part = Dataset(train, test, data.name)
         if self.blur:
-            return BlurryStream(part, self.tasks, self.batch, seed, blur=self.blur)
-        return ClassStream(part, self.tasks, self.batch, seed)
+            return BlurryStream(part, self.tasks, self.batch, seed, self.epochs, self.blur)
+        return ClassStream(part, self.tasks, self.batch, seed, self.epochs)
 
 
 def for_tuning(

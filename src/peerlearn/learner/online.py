@@ -171,14 +171,15 @@ class OnlineLearner:
 
     # --- learning
 
-    def learn(self, x: Array, y: Array) -> dict[str, float]:
+    def learn(self, x: Array, y: Array, *, remember: bool = True) -> dict[str, float]:
         """Take a step per peer on a batch of the stream, then offer the batch to the memory.
 
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
-        classes. Returns the losses by name, mean over the peers; empty if the method took no step.
-        If it raises, all is as before and the same call would do the same again; should it break
-        off in the moment in which weights or images move, the learner says so until a checkpoint
-        is loaded.
+        classes. remember: whether the batch is offered to the memory and counted as part of the
+        stream; not for images that pass again. Returns the losses by name, mean over the peers;
+        empty if the method took no step. If it raises, all is as before and the same call would do
+        the same again; should it break off in the moment in which weights or images move, the
+        learner says so until a checkpoint is loaded.
         """
         if torch.is_inference_mode_enabled():
             raise UserError("learn: torch.inference_mode() is on; learn outside of it")
@@ -189,20 +190,24 @@ class OnlineLearner:
             batch = LabelledImages(images(raw), labels)
             self.method.check(batch, self.progress)
             if self.image_shape is None:
+                if not remember:
+                    raise UserError("learn: remember=False is for what passes again; nothing has")
                 self.memory.check_room(raw)
                 check_networks(self, raw[:1])
             try:
-                return self._learn_all_or_nothing(raw, batch)
+                return self._learn_all_or_nothing(raw, batch, remember)
             except NotAlone:
                 self._each_peer.give_up()
                 self.predictors.use(self.lanes)
-                return self._learn_all_or_nothing(raw, batch)
+                return self._learn_all_or_nothing(raw, batch, remember)
 
-    def _learn_all_or_nothing(self, raw: Tensor, batch: LabelledImages) -> dict[str, float]:
+    def _learn_all_or_nothing(
+        self, raw: Tensor, batch: LabelledImages, remember: bool
+    ) -> dict[str, float]:
         # of several steps a later one may fail, when weights have moved
         scope: Scope = "before weights" if self.updates == 1 else "all but images"
         with AllOrNothing(self, scope) as guard, torch.enable_grad():
-            losses = self._learn(raw, batch)
+            losses = self._learn(raw, batch, remember)
             guard.done()
         self.moving = ""
         return losses
@@ -214,7 +219,7 @@ class OnlineLearner:
                 "not: load() the last checkpoint, or build the learner anew"
             )
 
-    def _learn(self, raw: Tensor, batch: LabelledImages) -> dict[str, float]:
+    def _learn(self, raw: Tensor, batch: LabelledImages, remember: bool) -> dict[str, float]:
         """Learn a batch that has been checked. raw: (B, 3, H, W) uint8; labels are on the CPU."""
         rows = {"x": raw, "y": batch.y}
         progress = self.progress.meeting(batch.y)
@@ -224,11 +229,12 @@ class OnlineLearner:
         with private_randomness(self.rngs["layers"], *self.devices):
             for _ in range(self.updates):
                 losses, outcomes = self._update(batch, progress)
-        rows |= _mean_over_peers([outcome.store for outcome in outcomes])
         carry = _mean_over_peers([outcome.carry for outcome in outcomes])
-        slots = self.memory.choose(rows, self.rngs["memory"])
-        self.moving = "images"
-        self.memory.keep(rows, slots)
+        if remember:
+            rows |= _mean_over_peers([outcome.store for outcome in outcomes])
+            slots = self.memory.choose(rows, self.rngs["memory"])
+            self.moving = "images"
+            self.memory.keep(rows, slots)
         met = progress if outcomes else self.progress  # a batch that was skipped is not met
         self.progress = met.after_batch(carry)
         self.predictors.image_shape = raw.shape[1:]

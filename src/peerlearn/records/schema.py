@@ -27,6 +27,8 @@ Matrix = tuple[tuple[float, ...], ...]  # row i: accuracies on tasks 0 to i afte
 
 # decide no row of a table
 MACHINE = tuple(f"machine.{n}" for n in ("device", "layout", "compile", "threads", "peer_threads"))
+# settings that came when runs had been recorded already, and what those had
+LATER = {"stream.images": "all", "stream.epochs": 1, "collaboration.chain.first": None}
 # where schema 1, which had flat settings, kept what now has a place of its own
 OLD_NAMES = {
     "method": "method.name", "memory": "memory.size",
@@ -107,7 +109,9 @@ class Config(Record):
     def identity(self) -> dict[str, Any]:
         """All settings that decide numbers, the seed left out."""
         settings = {k: v for k, v in self.settings.items() if k not in (*MACHINE, "seed")}
-        return {**settings, "data": self.data}  # wherever its folder lies
+        groups = {name.rpartition(".")[0] for name in settings}
+        later = {name: v for name, v in LATER.items() if name.rpartition(".")[0] in groups}
+        return {**later, **settings, "data": self.data}  # wherever its folder lies
 
 
 class Cost(Record):

@@ -1,6 +1,6 @@
 """A data set as a stream: seed -> class order -> tasks -> batches, every image once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -30,14 +30,20 @@ def class_order(num_classes: int, seed: int) -> tuple[int, ...]:
 class ImageTask:
     """Training images of a data set, in a given order, in batches."""
 
-    def __init__(self, index: int, images: ImageSet, y: Tensor, rows: Tensor, size: int) -> None:
-        """Images come from `images`, labels from y (N,), both at `rows` (n,), `size` at a time."""
+    def __init__(
+        self, index: int, images: ImageSet, y: Tensor, rows: Sequence[Tensor], size: int
+    ) -> None:
+        """Images come from `images`, labels from y (N,), both at rows[e] (n,) in pass e."""
         self.index = index
         self._images, self._y, self._rows, self._size = images, y, rows, size
 
     def __len__(self) -> int:
-        """Return the number of batches."""
-        return -(-len(self._rows) // self._size)
+        """Return the number of batches, of all passes."""
+        return self._per_pass * len(self._rows)
+
+    @property
+    def _per_pass(self) -> int:
+        return -(-self.num_images // self._size)
 
     def __iter__(self) -> Iterator[Batch]:
         return self.batches()
@@ -45,15 +51,16 @@ class ImageTask:
     @property
     def num_images(self) -> int:
         """How many images pass in this task."""
-        return len(self._rows)
+        return len(self._rows[0])
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """Yield the batches from number `start` on, the same ones every time."""
         if not 0 <= start <= len(self):
             raise wrong_start(self.index, start, len(self))
-        for rows in self._rows[start * self._size :].split(self._size):
-            if len(rows):  # split gives one empty piece when nothing is left
-                yield Batch(self._images.x[rows], self._y[rows])
+        for batch in range(start, len(self)):
+            which, place = divmod(batch, self._per_pass)
+            rows = self._rows[which][place * self._size : (place + 1) * self._size]
+            yield Batch(self._images.x[rows], self._y[rows])
 
 
 class DatasetStream:
@@ -67,10 +74,16 @@ class DatasetStream:
     reveals_tasks: ClassVar[bool]
 
     def __init__(
-        self, dataset: Dataset, num_tasks: int, batch_size: int = 10, seed: int = 0
+        self,
+        dataset: Dataset,
+        num_tasks: int,
+        batch_size: int = 10,
+        seed: int = 0,
+        epochs: int = 1,
     ) -> None:
-        _check(dataset, num_tasks, batch_size)
+        _check(dataset, num_tasks, batch_size, epochs)
         self.dataset, self.batch_size, self.seed = dataset, batch_size, seed
+        self.epochs = epochs
         num_classes = dataset.train.num_classes
         self._num_tasks, self._per_task = num_tasks, num_classes // num_tasks
         self._order = class_order(num_classes, seed)
@@ -83,7 +96,7 @@ class DatasetStream:
         )
         y = self._slot[dataset.train.y]
         self.tasks = tuple(
-            ImageTask(t, dataset.train, y, _shuffled(rows, seed, t), batch_size)
+            ImageTask(t, dataset.train, y, _shuffled(rows, seed, t, epochs), batch_size)
             for t, rows in enumerate(self._rows_by_task(self._deal(y), "training"))
         )
         self._test_rows = self._rows_by_task(self._home(self._slot[dataset.test.y]), "test")
@@ -119,7 +132,7 @@ class DatasetStream:
         groups = [self._order[i : i + c] for i in range(0, n, c)]
         height, width = train.x.shape[2:]
         return on_card(
-            stream=f"{name}, {self.kind}, every image once, seed {self.seed}",
+            stream=f"{name}, {self.kind}, every image {self._times}, seed {self.seed}",
             classes=f"{n}, in {len(self)} tasks of {c}",
             images=f"{len(train)} to train, {len(test)} to test, {height} x {width} pixels",
             batches=f"{sum(map(len, self))} of {self.batch_size}; {_span(self)} per task",
@@ -127,6 +140,10 @@ class DatasetStream:
             order=" | ".join(" ".join(map(str, group)) for group in groups),
             revealed=revealed(self.info),
         )
+
+    @property
+    def _times(self) -> str:
+        return "once" if self.epochs == 1 else f"{self.epochs} times in its task"
 
     def _home(self, y: Tensor) -> Tensor:
         return y // self._per_task  # labels (N,) -> the tasks they are at home in (N,)
@@ -160,6 +177,9 @@ class ClassStream(DatasetStream):
         num_tasks: into which the classes are dealt; it must divide their number.
         batch_size: images per batch; the last one of a task may be smaller.
         seed: decides the order of classes and images.
+        epochs: passes over each task before the next one begins, each in an order of its own. Above
+            1 it is no online stream any more; whoever compares with one should `learn` the later
+            passes with remember=False.
 
     >>> from peerlearn.data import toy_images
     >>> stream = ClassStream(toy_images(num_classes=4), num_tasks=2)
@@ -192,6 +212,7 @@ class BlurryStream(DatasetStream):
         num_tasks: into which the classes are dealt; it must divide their number.
         batch_size: images per batch; the last one of a task may be smaller.
         seed: decides the order of classes and images, and who leaves home.
+        epochs: as in ClassStream.
         blur: the share of each class that leaves home, from 0 to below 1.
 
     >>> from peerlearn.data import toy_images
@@ -209,6 +230,7 @@ class BlurryStream(DatasetStream):
         num_tasks: int,
         batch_size: int = 10,
         seed: int = 0,
+        epochs: int = 1,
         blur: float = 0.1,
     ) -> None:
         if not 0 <= blur < 1:
@@ -218,7 +240,7 @@ class BlurryStream(DatasetStream):
                 f"blur {blur} needs another task to deal images to; use 2 tasks or more, or blur 0"
             )
         self.blur = float(blur)
-        super().__init__(dataset, num_tasks, batch_size, seed)
+        super().__init__(dataset, num_tasks, batch_size, seed, epochs)
 
     def _deal(self, y: Tensor) -> Tensor:
         task_of = self._home(y)
@@ -241,7 +263,7 @@ class BlurryStream(DatasetStream):
         return f"{100 * self.blur:g} % of each class to other tasks, {moved} images in all"
 
 
-def _check(dataset: Dataset, num_tasks: int, batch_size: int) -> None:
+def _check(dataset: Dataset, num_tasks: int, batch_size: int, epochs: int) -> None:
     train, test, name = dataset
     if train.class_names != test.class_names or train.x.shape[1:] != test.x.shape[1:]:
         raise UserError(f"{name}: training and test set differ in classes or size; make them agree")
@@ -253,11 +275,16 @@ def _check(dataset: Dataset, num_tasks: int, batch_size: int) -> None:
         )
     if batch_size < 1:
         raise UserError(f"{name}: batch_size must be at least 1, not {batch_size}")
+    if epochs < 1:
+        raise UserError(f"{name}: epochs must be at least 1, not {epochs}")
 
 
-def _shuffled(rows: Tensor, seed: int, task: int) -> Tensor:
+def _shuffled(rows: Tensor, seed: int, task: int, epochs: int) -> list[Tensor]:
+    """An order of the rows for each pass; the first is that of a stream with a single one."""
     # RandomState is frozen: unlike newer generators, it gives these numbers in every version
-    return rows[torch.from_numpy(np.random.RandomState([seed, task]).permutation(len(rows)))]
+    seeds = [[seed, task], *([seed, task, epoch] for epoch in range(1, epochs))]
+    orders = [np.random.RandomState(one).permutation(len(rows)) for one in seeds]
+    return [rows[torch.from_numpy(order)] for order in orders]
 
 
 def _span(tasks: DatasetStream) -> str:
