@@ -13,7 +13,8 @@ from peerlearn.report.looks import Looks
 from peerlearn.report.markup import Child, Html, join, tag
 from peerlearn.report.parts import figure, legend, named
 from peerlearn.report.scatter import Cloud, scatter
-from peerlearn.results.formats import NOTHING, number, points
+from peerlearn.results.formats import number, points
+from peerlearn.results.layout import NOTHING
 from peerlearn.results.series import Group, Series
 
 CROWD = 6  # named points that a plot of common width has room for

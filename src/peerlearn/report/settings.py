@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from peerlearn.records.read import RunRecord
 from peerlearn.report.markup import Child, Html, join, table, tag
 from peerlearn.report.parts import count
-from peerlearn.results.formats import NOTHING
+from peerlearn.results.layout import NOTHING
 
 IDENTITY = ("data", "method", "memory", "seed")
 MOST_ROWS = 120  # of settings that differ; a page of few runs has no more

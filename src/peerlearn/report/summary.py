@@ -6,7 +6,8 @@ from peerlearn.metrics.table import MAIN, METRICS
 from peerlearn.records.read import RunRecord
 from peerlearn.report.headline import tone
 from peerlearn.report.markup import Child, Html, join, table, tag
-from peerlearn.results.formats import NOTHING, number, points
+from peerlearn.results.formats import number, points
+from peerlearn.results.layout import NOTHING
 from peerlearn.results.series import Group, Series
 from peerlearn.results.statistics import Spread, spread
 

@@ -28,7 +28,7 @@ from peerlearn.report.trials import (
     slice_chart,
     text_of,
 )
-from peerlearn.results.formats import NOTHING
+from peerlearn.results.layout import NOTHING
 from peerlearn.units import duration, percent
 
 OPEN_ROWS = 50  # of trials, before the rest is folded

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,12 +13,21 @@ from peerlearn.records.folder import shown
 from peerlearn.records.read import RunRecord
 from peerlearn.records.schema import Cost
 from peerlearn.results.compare import BEST, compare
+from peerlearn.results.layout import (
+    MINUS,
+    NOTHING,
+    Cell,
+    Head,
+    Layout,
+    as_latex,
+    as_markdown,
+    as_text,
+)
 from peerlearn.results.series import Gain, Group, Series
 from peerlearn.results.statistics import Paired
 from peerlearn.units import duration, printable
 
 STYLES = ("text", "markdown", "latex", "csv", "json")
-NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 
 
 def legend(groups: Sequence[Group]) -> list[str]:
@@ -160,25 +169,13 @@ COLUMNS = (
 )
 
 
-class Cell(NamedTuple):
-    """What a person reads, and whether it is marked."""
-
-    text: str
-    best: bool
-
-
-class Layout(NamedTuple):
-    """The columns that hold something, and the cells in blocks of one data and memory."""
-
-    columns: list[Column]
-    blocks: list[list[list[Cell]]]
-
-
 def _layout(groups: Sequence[Group]) -> Layout:
+    """The columns that hold something, in blocks of one data and memory."""
     blocks = [[Row(group, series) for series in group.series] for group in groups]
     rows = [row for block in blocks for row in block]
     columns = [c for c in COLUMNS if not rows or any(map(c.show, rows))]
-    return Layout(columns, [[_cells(columns, row) for row in block] for block in blocks])
+    heads = [Head(c.head, c.words, bool(c.metric)) for c in columns]
+    return Layout(heads, [[_cells(columns, row) for row in block] for block in blocks])
 
 
 def _cells(columns: Sequence[Column], row: Row) -> list[Cell]:
@@ -186,56 +183,16 @@ def _cells(columns: Sequence[Column], row: Row) -> list[Cell]:
 
 
 def _text(groups: Sequence[Group]) -> str:
-    columns, blocks = _layout(groups)
-    blank = [" " if column.metric else "" for column in columns]  # keeps the place of a mark
-    lines: list[list[str]] = [[c.head + b for c, b in zip(columns, blank, strict=True)]]
-    for block in blocks:
-        for cells in block:
-            lines.append(
-                [c.text + ("*" if c.best else b) for c, b in zip(cells, blank, strict=True)]
-            )
-        lines.append([""] * len(columns))  # an empty line after each block
-    padded = []
-    for column, texts in zip(columns, zip(*lines, strict=True), strict=True):
-        width = max(map(len, texts))
-        padded.append([t.ljust(width) if column.words else t.rjust(width) for t in texts])
-    table = ["  ".join(line).rstrip() for line in zip(*padded, strict=True)]
-    return "\n".join([*table, *legend(groups), f"*: {BEST}."])
+    return "\n".join([as_text(_layout(groups)), *legend(groups), f"*: {BEST}."])
 
 
 def _markdown(groups: Sequence[Group]) -> str:
-    columns, blocks = _layout(groups)
-    lines = [[c.head for c in columns], [":---" if c.words else "---:" for c in columns]]
-    lines += [
-        [_marked(c, MARKDOWN, "**{}**") for c in cells] for block in blocks for cells in block
-    ]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{table}\n\n{' '.join(legend(groups))} Bold: {BEST}."
+    return f"{as_markdown(_layout(groups))}\n\n{' '.join(legend(groups))} Bold: {BEST}."
 
 
 def _latex(groups: Sequence[Group]) -> str:
-    columns, blocks = _layout(groups)
-    lines = [*(f"% {line}" for line in legend(groups)), f"% Bold: {BEST}.", "% Needs booktabs."]
-    lines.append(rf"\begin{{tabular}}{{{''.join('l' if c.words else 'r' for c in columns)}}}")
-    lines += [r"\toprule", rf"{' & '.join(c.head for c in columns)} \\"]
-    for block in blocks:
-        lines.append(r"\midrule")
-        for cells in block:
-            texts = [_marked(cell, LATEX, r"\textbf{{{}}}") for cell in cells]
-            lines.append(rf"{' & '.join(texts)} \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
-
-
-MARKDOWN = {c: f"\\{c}" for c in "\\|*`<["}
-LATEX = {c: f"\\{c}" for c in "_%&#${}"} | {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "<": "$<$", ">": "$>$", MINUS: "$-$", NOTHING: "--",
-}  # fmt: skip
-
-
-def _marked(cell: Cell, signs: Mapping[str, str], bold: str) -> str:
-    text = "".join(signs.get(c, c) for c in cell.text)
-    return bold.format(text) if cell.best else text
+    notes = [*(f"% {line}" for line in legend(groups)), f"% Bold: {BEST}.", "% Needs booktabs."]
+    return "\n".join([*notes, as_latex(_layout(groups))])
 
 
 def _json(groups: Sequence[Group]) -> str:

@@ -1,0 +1,1 @@
+"""The CCL-DC paper as data: what its tables consist of, and what was published in them."""
