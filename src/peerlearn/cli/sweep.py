@@ -5,9 +5,10 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from peerlearn.cli.parsing import Commands, Parser, add_command, add_plugins, load_plugins, path
 from peerlearn.cli.run import files_of, methods_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from peerlearn.studies.grid import Grid
     from peerlearn.studies.many import Means
 
+R = TypeVar("R")
 ABOUT = "many runs, side by side; a second call does only what is missing"
 MOST_JOBS = 4096
 
@@ -44,6 +46,7 @@ def add(commands: Commands) -> None:
         "--preset", type=path, help="YAML file of settings; the grid and flags win over it"
     )
     parser.add_argument("--dry-run", action="store_true", help="list the runs, time and memory")
+    add_part(parser)
     add_execution(parser)
     parser.set_defaults(shown=parser)
 
@@ -67,6 +70,13 @@ def add_execution(parser: Parser, out: str = "runs") -> None:
     add_plugins(parser)
 
 
+def add_part(parser: Parser) -> None:
+    """The flag by which machines that share no folder divide the work."""
+    parser.add_argument(
+        "--part", metavar="K/N", default="", help="every N-th run, from the K-th on (all)"
+    )
+
+
 def act(args: argparse.Namespace) -> int:
     """Do it."""
     load_plugins(args.plugins)
@@ -82,7 +92,7 @@ def act(args: argparse.Namespace) -> int:
     from peerlearn.studies.job import Job, Place
     from peerlearn.studies.many import carry_out, dry_run, dry_text
 
-    wishes, means = grid.runs(), means_of(args)
+    wishes, means = part_of(args.part, grid.runs()), means_of(args)
     runs, choices = settle_precision([wish.run for wish in wishes], args.out)
     for choice in choices:
         print(printable(choice), file=sys.stderr)
@@ -108,6 +118,24 @@ def means_of(args: argparse.Namespace) -> "Means":
 
     share = Share.parse(args.per_run) if args.per_run else Share()
     return Means(args.jobs, share, args.retries, args.ray, args.fetch)
+
+
+def part_of(typed: str, runs: Sequence[R]) -> list[R]:
+    """The part of all runs that was asked for, "2/5"; all of them for "".
+
+    >>> [part_of(f"{k}/3", "abcdefg") for k in (1, 2, 3)]
+    [['a', 'd', 'g'], ['b', 'e'], ['c', 'f']]
+    """
+    if not typed:
+        return list(runs)
+    first, _, count = typed.partition("/")
+    sane = first.isdecimal() and count.isdecimal() and max(len(first), len(count)) < 7
+    if not sane or not 1 <= int(first) <= int(count):
+        raise UserError(f"--part: {typed!r:.40} is not such as 1/4, 2/4, 3/4 or 4/4")
+    part = list(runs[int(first) - 1 :: int(count)])
+    if not part:
+        raise UserError(f"--part: {typed} is empty, there are {len(runs)} runs; take fewer parts")
+    return part
 
 
 def grid_of(args: argparse.Namespace) -> "Grid":

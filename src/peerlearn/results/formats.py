@@ -114,7 +114,7 @@ def points(gain: Paired, *, detail: bool = False) -> str:
         text += f" [{number(100 * gain.low, '+.1f')}, {number(100 * gain.high, '+.1f')}]"
     if not detail:
         return text
-    return f"{text} ({'' if gain.p is None else f'p {_probability(gain.p)}, '}n {gain.n})"
+    return f"{text} ({'' if gain.p is None else f'p {probability(gain.p)}, '}n {gain.n})"
 
 
 def number(value: float, form: str) -> str:
@@ -127,7 +127,12 @@ def number(value: float, form: str) -> str:
     return f"{round(value, digits) + 0.0:{form}}".replace("-", MINUS)
 
 
-def _probability(p: float) -> str:
+def probability(p: float) -> str:
+    """A p as a person reads it.
+
+    >>> probability(0.2), probability(0.012), probability(0.0001)
+    ('0.20', '0.012', '<0.001')
+    """
     if p < 0.001:
         return "<0.001"
     return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"

@@ -1,0 +1,188 @@
+"""peerlearn reproduce: a table or figure of the paper, published beside measured."""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from peerlearn.cli.parsing import Commands, add_command, load_plugins, path
+from peerlearn.cli.sweep import add_execution, add_part, means_of, part_of
+from peerlearn.errors import UserError
+from peerlearn.paper.scales import SCALES
+from peerlearn.paper.tables import EXAMPLE, TABLES, table
+from peerlearn.units import printable
+
+if TYPE_CHECKING:
+    from peerlearn.records.read import RunRecord
+    from peerlearn.records.reproduction import Reproduction
+    from peerlearn.studies.reproduce import Asked, Planned
+
+ABOUT = "a table or figure of the paper, published beside measured"
+FOLDER = "reproduced"  # below that of all runs
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "reproduce",
+        ABOUT,
+        act,
+        epilog="Without a name: what there is. Any setting goes in by its name. See "
+        "docs/reproduce.md.",
+        usage="%(prog)s [table ...] [--scale lite] [--name value ...] [options]",
+    )
+    parser.takes_settings = True
+    parser.add_argument("tables", nargs="*", metavar="table", help="aa, ablation, schemes, ...")
+    parser.add_argument("--scale", default="paper", choices=SCALES, help="paper, lite (paper)")
+    parser.add_argument("--only", default="", help="these methods, such as er,er_ace")
+    parser.add_argument("--data", default="", help="these data sets, or another, for an ablation")
+    parser.add_argument("--memory", default="", help="these memory sizes of the paper")
+    parser.add_argument("--seeds", help="such as 0-2 or 0,3,7 (those of the scale)")
+    parser.add_argument("--dry-run", action="store_true", help="list the runs, time and memory")
+    parser.add_argument("--show", action="store_true", help="what is there; make no run")
+    parser.add_argument(
+        "--runs", type=path, nargs="+", default=[], help="further runs: folders, results files"
+    )
+    parser.add_argument("--format", default="text", help="text, markdown, latex or json")
+    add_part(parser)
+    add_execution(parser)
+
+
+def act(args: argparse.Namespace) -> int:
+    """Do it."""
+    if not args.tables:
+        print(listing())
+        return 0
+    load_plugins(args.plugins)
+    style = "json" if args.json else args.format
+    names = list(dict.fromkeys(args.tables))
+    wanted = [asked_of(args, name) for name in names if name != EXAMPLE]
+    code = 0
+    plans = _plans(wanted)
+    if wanted and not args.show:
+        code = _make(args, [one for plan in plans for one in plan])
+        if args.dry_run or code == 130:
+            return code
+    runs = _runs_there(args, plans)
+    made = [_judged(asked, plan, runs) for asked, plan in zip(wanted, plans, strict=True)]
+    if EXAMPLE in names:
+        from peerlearn.results.example import worked_example
+
+        made.append(worked_example())
+    for k, one in enumerate(sorted(made, key=lambda found: names.index(found.name))):
+        _show(args, one, style, first=not k)
+    return code
+
+
+def listing() -> str:
+    """Every table, with what it shows."""
+    rows = [(one.name, one.source, one.title) for one in TABLES.values()]
+    rows.append((EXAMPLE, "Table 1", "FM and RF of two example learners"))
+    lines = [f"  {name:20} {source:10} {title}" for name, source, title in rows]
+    end = "peerlearn reproduce aa --scale lite --only er --data cifar10    makes one on a laptop"
+    return "\n".join(["Tables and figures of the paper:", *lines, end])
+
+
+def asked_of(args: argparse.Namespace, name: str) -> "Asked":
+    """What of a table was asked for."""
+    found = table(name)
+    from peerlearn.experiment.resolve import Given
+    from peerlearn.experiment.settings import parse_seeds
+    from peerlearn.studies.reproduce import Asked, asked_for
+
+    if args.only:
+        found = found.only(_words(args.only))
+    found, instead = asked_for(found, _words(args.data), _numbers(args.memory))
+    given = tuple(Given(flag.name, flag.value, "flag", f"--{flag.name}") for flag in args.given)
+    seeds = parse_seeds(args.seeds) if args.seeds is not None else ()
+    return Asked(found, args.scale, given, seeds, instead)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    words = _words(text)
+    if not all(word.isdecimal() and len(word) < 10 for word in words):
+        raise UserError(f"--memory: {text!r:.60} is not a list such as 500,1000")
+    return [int(word) for word in words]
+
+
+def _plans(wanted: "Sequence[Asked]") -> "list[list[Planned]]":
+    if not wanted:
+        return []
+    from peerlearn.studies.reproduce import planned
+
+    return [planned(asked) for asked in wanted]
+
+
+def _make(args: argparse.Namespace, found: "Sequence[Planned]") -> int:
+    """Finish the runs, or say what that would take; the exit code."""
+    from peerlearn.experiment.precision import settle_precision
+    from peerlearn.studies.job import Job, Place
+    from peerlearn.studies.many import carry_out, dry_run, dry_text
+    from peerlearn.studies.reproduce import wishes_of
+
+    wishes = part_of(args.part, wishes_of(found))
+    runs, choices = settle_precision([wish.run for wish in wishes], args.out)
+    for choice in choices:
+        print(printable(choice), file=sys.stderr)
+    place = Place(args.out, args.root, args.plugins)
+    jobs = [Job(wish._replace(run=run), place) for wish, run in zip(wishes, runs, strict=True)]
+    if args.dry_run:
+        found_out = dry_run(jobs, means_of(args))
+        print(json.dumps(found_out, indent=1) if args.json else dry_text(found_out))
+        return 1 if found_out["total"]["faults"] else 0
+    return carry_out(jobs, means_of(args), shlex.join(["peerlearn", *args.typed])).code
+
+
+def _runs_there(
+    args: argparse.Namespace, plans: "Sequence[Sequence[Planned]]"
+) -> "dict[str, RunRecord]":
+    """The finished runs that are there, by their folder below that of all runs."""
+    from peerlearn.records.folder import run_path
+    from peerlearn.records.read import read_runs
+
+    keys = {key for plan in plans for one in plan for key in one.keys.values()}
+    here = any((args.out / key / "summary.json").is_file() for key in keys)
+    sources = [*([args.out] if here else []), *args.runs]
+    found = read_runs(sources) if sources else []
+    return {run_path(Path(), run.config).as_posix(): run for run in found if run.done}
+
+
+def _judged(
+    asked: "Asked", plan: "Sequence[Planned]", runs: "dict[str, RunRecord]"
+) -> "Reproduction":
+    from peerlearn.results.verdicts import Measured, refuse_mixed_data, reproduction
+
+    found = [
+        Measured(
+            one.line, one.place, one.at, {s: runs[k] for s, k in one.keys.items() if k in runs}
+        )
+        for one in plan
+    ]
+    refuse_mixed_data(found)
+    profile = str(plan[0].wishes[0].run.run.profile)
+    return reproduction(asked.table, found, asked.scale, profile)
+
+
+def _show(args: argparse.Namespace, found: "Reproduction", style: str, *, first: bool) -> None:
+    from peerlearn.records.reproduction import write_reproduction
+    from peerlearn.results.reproduced import render, summary
+
+    if not first:
+        print()
+    print(render(found, style))
+    if not args.show:
+        place = args.out / FOLDER / f"{found.name}.json"
+        write_reproduction(place, found)
+        print(
+            f"{found.name}: {summary(found)}; in {printable(str(place))}, and on the page of "
+            f"peerlearn report {printable(str(args.out))}",
+            file=sys.stderr,
+        )

@@ -1,0 +1,151 @@
+"""reproduced/NAME.json: a table of the paper, published beside measured, with verdicts."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from peerlearn.errors import UserError
+from peerlearn.records.read import check_schema, checked, mapping_in
+from peerlearn.records.schema import Count, Number, Record, without_nan
+from peerlearn.storage import replace_file
+
+REPRODUCTION_SCHEMA = 1
+MOST_BYTES = 1 << 26
+MOST_ROWS = 10_000
+
+Text = Annotated[str, Field(max_length=500)]
+Verdict = Literal["agrees", "higher", "lower", "other scale", "same order", "opposite order",
+                  "undecided here", "undecided in the paper", "no figure", ""]  # fmt: skip
+
+
+class Value(Record):
+    """A mean over n runs, in [0, 1] or in seconds, and the standard deviation of a sample."""
+
+    mean: Number
+    std: Number = None
+    n: Count
+
+
+class Gap(Record):
+    """A difference with its 95 % interval, and p of a two-sided test."""
+
+    difference: Number
+    low: Number = None
+    high: Number = None
+    p: Number = None
+
+
+class Row(Record):
+    """What a row is about.
+
+    Args:
+        row: the method and its settings.
+        data, memory: where it was published.
+        at_data, at_memory: where it was measured.
+        metric, by: what was measured, and who answered.
+    """
+
+    row: Text
+    data: Text
+    memory: Count
+    at_data: Text
+    at_memory: Count
+    metric: Text
+    by: Text
+
+
+class Compared(Row):
+    """A published figure beside the measured one; gap: measured minus published."""
+
+    published: Value | None = None
+    doubt: Text = ""  # why the published one is not to be relied on
+    measured: Value | None = None
+    gap: Gap | None = None
+    verdict: Verdict = ""
+
+
+class Ordered(Row):
+    """Which of two rows is ahead, and by how much; `row` minus `other`.
+
+    published: from the published means and spreads, by Welch's test. measured: paired by seed.
+    """
+
+    other: Text
+    published: Gap | None = None
+    measured: Gap | None = None
+    n: Count
+    verdict: Verdict = ""
+
+
+class Failing(Record):
+    """A run in which AA is below LA (1 - RF)."""
+
+    row: Text
+    data: Text
+    memory: Count
+    seed: Count
+    aa: Number
+    bound: Number
+
+
+class Bound(Record):
+    """In how many runs AA >= LA (1 - RF) was looked at, and those where it fails."""
+
+    runs: Count
+    fails: Annotated[list[Failing], Field(max_length=MOST_ROWS)]
+
+
+class Reproduction(Record):
+    """A table or figure of the paper, as it was measured.
+
+    Args:
+        name: by which it was asked for.
+        source: where it is in the paper.
+        title: what it shows.
+        says: what the paper finds, where it prints no numbers.
+        scale, profile: at which, and with whose settings, it was measured.
+        best: by metric, the row whose mean is the best, where the paper names one.
+    """
+
+    name: Text
+    source: Text
+    title: Text
+    says: Text = ""
+    scale: Text
+    profile: Text
+    rows: Annotated[list[Compared], Field(max_length=MOST_ROWS)]
+    orders: Annotated[list[Ordered], Field(max_length=MOST_ROWS)]
+    bound: Bound | None = None
+    best: Annotated[dict[str, Text], Field(max_length=100)]
+
+
+def read_reproduction(path: Path) -> Reproduction:
+    """What a reproduced/NAME.json says."""
+    content = mapping_in(path, MOST_BYTES, refuse=_damaged)
+    check_schema(path, content, (REPRODUCTION_SCHEMA,), _damaged)
+    return checked(path, Reproduction, content, _damaged)
+
+
+def write_reproduction(path: Path, found: Reproduction) -> None:
+    """Write a reproduced/NAME.json; a crash at any moment leaves the old one whole."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, to_json(found) + "\n", shared=True)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise UserError(
+            f"{path}: cannot be written ({why}); free space or rights there, then repeat the same "
+            "command"
+        ) from error
+
+
+def to_json(found: Reproduction) -> str:
+    """The file's content."""
+    return json.dumps({"schema": REPRODUCTION_SCHEMA, **without_nan(found.model_dump())}, indent=1)
+
+
+def _damaged(path: Path, what: str) -> UserError:
+    next_step = "delete the file and repeat its `peerlearn reproduce` command"
+    return UserError(f"{path}: {what}; {next_step}")

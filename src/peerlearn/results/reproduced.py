@@ -1,0 +1,199 @@
+"""A table of the paper as text, Markdown, LaTeX and JSON: published beside measured."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from peerlearn.errors import UserError, did_you_mean
+from peerlearn.records.reproduction import (
+    Compared,
+    Gap,
+    Ordered,
+    Reproduction,
+    Row,
+    Value,
+    to_json,
+)
+from peerlearn.results.formats import number, probability
+from peerlearn.results.layout import (
+    NOTHING,
+    Cell,
+    Head,
+    Layout,
+    as_latex,
+    as_markdown,
+    as_text,
+)
+from peerlearn.units import duration, percent, printable
+
+STYLES = ("text", "markdown", "latex", "json")
+MOST_FAILING = 10  # runs below the bound that are named
+
+
+class Part(NamedTuple):
+    """A table of a page, and what stands above and below it."""
+
+    title: str
+    layout: Layout | None
+    notes: tuple[str, ...] = ()
+
+
+def render(found: Reproduction, style: str) -> str:
+    """A reproduction, without a newline at the end."""
+    if style not in STYLES:
+        raise UserError(did_you_mean(f"there is no table style {style!r}", style, STYLES))
+    if style == "json":
+        return to_json(found)
+    if style == "latex":
+        return "\n\n".join(map(_latex, parts(found)))
+    heading, show = ("### ", as_markdown) if style == "markdown" else ("", as_text)
+    return "\n\n".join(_part(one, heading, show) for one in parts(found))
+
+
+def _part(part: Part, heading: str, show: Callable[[Layout], str]) -> str:
+    table = [show(part.layout).rstrip("\n")] if part.layout else []
+    return "\n\n".join([f"{heading}{part.title}", *table, *part.notes])
+
+
+def _latex(part: Part) -> str:
+    notes = [f"% {line}" for line in (part.title, *part.notes)]
+    return "\n".join(
+        [*notes, "% Needs booktabs.", *([as_latex(part.layout)] if part.layout else [])]
+    )
+
+
+def parts(found: Reproduction) -> list[Part]:
+    """What a person reads of it, in this order: figures, orders, the bound."""
+    made = [_figures(found)]
+    if found.orders:
+        made.append(_orders(found))
+    if found.bound:
+        made.append(_bound(found))
+    return made
+
+
+FIGURES = (
+    Head("data", words=True), Head("memory"), Head("method", words=True), Head("", words=True),
+    Head("published"), Head("measured"), Head("n"), Head("difference"), Head("verdict", words=True),
+    Head("scale", words=True), Head("profile", words=True),
+)  # fmt: skip
+
+
+def _figures(found: Reproduction) -> Part:
+    blocks: dict[tuple[str, int], list[list[Cell]]] = {}
+    for row in found.rows:
+        cells = [
+            *_where(row), printable(row.row), _what(row), _value(row, row.published),
+            _value(row, row.measured), str(row.measured.n if row.measured else 0),
+            _gap(row, row.gap), row.verdict, found.scale, found.profile,
+        ]  # fmt: skip
+        blocks.setdefault((row.data, row.memory), []).append([Cell(text) for text in cells])
+    title = f"{found.title[:1].upper()}{found.title[1:]} ({found.source} of the paper)"
+    return Part(title, Layout(FIGURES, [*blocks.values()]), tuple(_notes(found)))
+
+
+def _notes(found: Reproduction) -> list[str]:
+    notes = []
+    of_runs = any(row.published is None or row.published.n > 1 for row in found.rows)
+    if of_runs and any(row.metric != "seconds" for row in found.rows):
+        notes.append(
+            "Percent: mean ± standard deviation, published over 10 runs, measured over n seeds. "
+            "difference: measured minus published, in points, with its 95 % interval (Welch). "
+            "agrees: the interval includes zero."
+        )
+    if found.scale != "paper":
+        notes.append(
+            f"scale {found.scale}: shorter streams, smaller networks and memories; figures are not "
+            "those of the paper and are not to be held against them. Orders are."
+        )
+    elsewhere = {(r.data, r.at_data) for r in found.rows if r.at_data != r.data}
+    notes += [f"Published on {there}, measured on {here}." for there, here in sorted(elsewhere)]
+    if of_runs and any(row.metric == "FM" for row in found.rows):
+        notes.append("FM as in the authors' code: no task counts less than 0.")
+    doubts = dict.fromkeys((r.row, r.data, r.doubt) for r in found.rows if r.doubt)
+    notes += [f"Published {found.name} of {row} on {data}: {why}." for row, data, why in doubts]
+    if found.says:
+        notes.append(f"The paper: {found.says}.")
+    notes += [f"Best here by {measure}: {row}." for measure, row in found.best.items()]
+    return notes
+
+
+ORDERS = (
+    Head("data", words=True), Head("memory"), Head("", words=True), Head("first", words=True),
+    Head("second", words=True), Head("published"), Head("measured"), Head("n"),
+    Head("verdict", words=True), Head("scale", words=True), Head("profile", words=True),
+)  # fmt: skip
+
+
+def _orders(found: Reproduction) -> Part:
+    blocks: dict[tuple[str, int], list[list[Cell]]] = {}
+    for row in found.orders:
+        cells = [
+            *_where(row), _what(row), printable(row.row), printable(row.other),
+            _gap(row, row.published), _gap(row, row.measured, p=True), str(row.n), row.verdict,
+            found.scale, found.profile,
+        ]  # fmt: skip
+        blocks.setdefault((row.data, row.memory), []).append([Cell(text) for text in cells])
+    note = (
+        "first minus second with its 95 % interval: published, from means and spreads (Welch); "
+        "measured, paired by seed. same order: both intervals leave out zero, on the same side."
+    )
+    return Part("Which is ahead", Layout(ORDERS, [*blocks.values()]), (note,))
+
+
+def _bound(found: Reproduction) -> Part:
+    bound = found.bound
+    assert bound is not None
+    held = bound.runs - len(bound.fails)
+    notes = [f"On the means of runs it holds in {held} of {bound.runs}; for a task it always does."]
+    named = [
+        f"{f.row}, {f.data} m{f.memory}, seed {f.seed}: {percent(f.aa)} < {percent(f.bound)}"
+        for f in bound.fails[:MOST_FAILING]
+    ]
+    more = len(bound.fails) - len(named)
+    if named:
+        notes.append("Fails: " + "; ".join([*named, *([f"and {more} more"] if more else [])]) + ".")
+    return Part("AA >= LA (1 - RF)", None, tuple(printable(note) for note in notes))
+
+
+def _where(row: Row) -> tuple[str, str]:
+    """Data set and memory, and in parentheses where it was measured, if elsewhere."""
+    data = row.data if row.data == row.at_data else f"{row.data} ({row.at_data})"
+    memory = f"{row.memory}" if row.memory == row.at_memory else f"{row.memory} ({row.at_memory})"
+    return printable(data), memory
+
+
+def _what(row: Row) -> str:
+    return row.metric if row.by == "ensemble" else f"{row.metric}, {row.by}"
+
+
+def _value(row: Row, value: Value | None) -> str:
+    if value is None or value.mean is None:
+        return NOTHING
+    if row.metric == "seconds":
+        return duration(value.mean)
+    spread = "" if value.std is None else f" ± {100 * value.std:.2f}"
+    return number(100 * value.mean, ".2f") + spread
+
+
+def _gap(row: Compared | Ordered, gap: Gap | None, *, p: bool = False) -> str:
+    if gap is None or gap.difference is None:
+        return NOTHING
+    unit, form = (1, "+.0f") if row.metric == "seconds" else (100, "+.1f")
+    text = number(unit * gap.difference, form)
+    if gap.low is not None and gap.high is not None:
+        text += f" [{number(unit * gap.low, form)}, {number(unit * gap.high, form)}]"
+    return text + (f" (p {probability(gap.p)})" if p and gap.p is not None else "")
+
+
+def summary(found: Reproduction) -> str:
+    """The verdicts in a line.
+
+    >>> summary(Reproduction(name="aa", source="", title="", scale="lite", profile="paper",
+    ...         rows=[], orders=[], best={}))
+    'nothing to judge yet'
+    """
+    counts: dict[str, int] = {}
+    for verdict in (*(r.verdict for r in found.rows), *(o.verdict for o in found.orders)):
+        if verdict not in ("", "no figure", "other scale"):
+            counts[verdict] = counts.get(verdict, 0) + 1
+    return ", ".join(f"{verdict}: {n}" for verdict, n in counts.items()) or "nothing to judge yet"

@@ -1,0 +1,227 @@
+"""Published beside measured: whether it agrees, whether the order is the same."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+from peerlearn.errors import UserError
+from peerlearn.metrics.matrix import AccuracyMatrix
+from peerlearn.metrics.table import METRICS
+from peerlearn.paper.published import Published, doubt, published
+from peerlearn.paper.tables import ENSEMBLE, INDEPENDENT, NCM, Line, Measure, Table
+from peerlearn.records.read import RunRecord
+from peerlearn.records.reproduction import (
+    Bound,
+    Compared,
+    Failing,
+    Gap,
+    Ordered,
+    Reproduction,
+    Value,
+    Verdict,
+)
+from peerlearn.results.statistics import Difference, Known, Paired, paired, spread, welch
+
+Values = Mapping[int, float]  # by seed
+
+
+class Measured(NamedTuple):
+    """The finished runs of a row.
+
+    Args:
+        line: the row.
+        place: data set and memory of the published figure.
+        at: those of the runs.
+        runs: by seed.
+    """
+
+    line: Line
+    place: tuple[str, int]
+    at: tuple[str, int]
+    runs: Mapping[int, RunRecord]
+
+    def values(self, measure: Measure) -> dict[int, float]:
+        """A measure by seed, of the runs that have it."""
+        found = {seed: value_of(run, measure) for seed, run in self.runs.items()}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+
+def value_of(run: RunRecord, measure: Measure) -> float | None:
+    """A measure of a run; FM as the paper's figures have it, without negative terms."""
+    metric, by = measure
+    if metric == "seconds":
+        return run.cost.train_seconds
+    if by == NCM:
+        return (run.summary.ncm or {}).get(metric)
+    if by == INDEPENDENT:
+        peers = [found for p in run.summary.peers if (found := p.get(metric)) is not None]
+        return sum(peers) / len(peers) if peers else None
+    if by != ENSEMBLE:
+        place = int(by.rpartition(" ")[2]) - 1
+        each = [p.get(metric) for p in run.summary.peers]
+        return each[place] if place < len(each) else None
+    if metric == "FM":
+        rows = AccuracyMatrix(run.matrix, fm_floor_zero=True)
+        return rows.forgetting if len(rows) > 1 else None
+    return run.metrics.get(metric)
+
+
+def reproduction(table: Table, found: Sequence[Measured], scale: str, profile: str) -> Reproduction:
+    """A table of the paper, from what is there of its runs."""
+    by_place = {(one.line.label, one.place): one for one in found}
+    places = list(dict.fromkeys(one.place for one in found))
+    orders = []
+    for place, measure, order in product(places, table.measures, table.orders):
+        pair = [by_place.get((side.label, place)) for side in order]
+        if pair[0] and pair[1]:
+            orders.append(_ordered(measure, pair[0], pair[1]))
+    return Reproduction(
+        name=table.name,
+        source=table.source,
+        title=table.title,
+        says=table.says,
+        scale=scale,
+        profile=profile,
+        rows=[_compared(one, m, scale) for one in found for m in table.measures],
+        orders=orders,
+        bound=_bound(found),
+        best=_best(table, found) if table.says and not table.orders else {},
+    )
+
+
+def refuse_mixed_data(found: Sequence[Measured]) -> None:
+    """Refuse runs on different states of the same data: they cannot stand in one table."""
+    states: dict[str, dict[str, RunRecord]] = {}
+    for one in found:
+        for run in one.runs.values():
+            if run.config.fingerprint:
+                states.setdefault(run.data, {}).setdefault(run.config.fingerprint, run)
+    for data, several in states.items():
+        if len(several) > 1:
+            folders = " and ".join(str(run.folder) for run in several.values())
+            raise UserError(f"{data}: {folders} are on different images; keep them apart")
+
+
+def _compared(one: Measured, measure: Measure, scale: str) -> Compared:
+    known = _published(one, measure)
+    values = [*one.values(measure).values()]
+    gap = None
+    if known and len(values) > 1:
+        gap = welch(_known(values), Known(*known))
+    return Compared(
+        **_row(one, measure),
+        published=known and Value(mean=known.mean, std=known.std, n=known.n),
+        doubt=doubt(measure.metric, one.line.method, one.place[0]) if known else "",
+        measured=_value(values),
+        gap=gap and _gap(gap),
+        verdict=_agreement(known, gap, scale, same_place=one.place[0] == one.at[0]),
+    )
+
+
+def _agreement(
+    known: Published | None, gap: Difference | None, scale: str, *, same_place: bool
+) -> Verdict:
+    if known is None:
+        return "no figure"
+    if gap is None:
+        return ""
+    if scale != "paper" or not same_place:
+        return "other scale"
+    return "agrees" if not gap.sign else "higher" if gap.sign > 0 else "lower"
+
+
+def _ordered(measure: Measure, first: Measured, second: Measured) -> Ordered:
+    theirs = _published(first, measure), _published(second, measure)
+    there = welch(Known(*theirs[0]), Known(*theirs[1])) if theirs[0] and theirs[1] else None
+    mine, others = first.values(measure), second.values(measure)
+    seeds = [seed for seed in mine if seed in others]
+    here = paired([mine[k] for k in seeds], [others[k] for k in seeds]) if seeds else None
+    return Ordered(
+        **_row(first, measure),
+        other=second.line.label,
+        published=there and _gap(there),
+        measured=here and _gap(here),
+        n=len(seeds),
+        verdict=_order(there, here),
+    )
+
+
+def _order(there: Difference | None, here: Paired | None) -> Verdict:
+    if here is None:
+        return ""
+    if there is None:
+        return "no figure"
+    if not there.sign:
+        return "undecided in the paper"
+    if not here.sign:
+        return "undecided here"
+    return "same order" if there.sign == here.sign else "opposite order"
+
+
+def _bound(found: Sequence[Measured]) -> Bound | None:
+    """The inequality AA >= LA (1 - RF), which holds for each task, on the means of every run."""
+    fails, count = [], 0
+    for one in found:
+        for seed, run in one.runs.items():
+            aa, la, rf = (run.metrics.get(name) for name in ("AA", "LA", "RF"))
+            if aa is None or la is None or rf is None:
+                continue
+            count += 1
+            bound = la * (1 - rf)
+            if aa < bound:
+                data, memory = one.at
+                row = one.line.label
+                fails.append(
+                    Failing(row=row, data=data, memory=memory, seed=seed, aa=aa, bound=bound)
+                )
+    return Bound(runs=count, fails=fails) if count else None
+
+
+def _best(table: Table, found: Sequence[Measured]) -> dict[str, str]:
+    """By measure, the row whose mean is the best of those on the first place."""
+    best = {}
+    for measure in table.measures:
+        means = {
+            one.line.label: spread([*values.values()]).mean
+            for one in found
+            if one.place == found[0].place and (values := one.values(measure))
+        }
+        metric = METRICS.get(measure.metric)
+        pick = max if metric and metric.higher_is_better else min
+        if len(means) > 1:
+            best[measure.label] = pick(means, key=means.__getitem__)
+    return best
+
+
+def _row(one: Measured, measure: Measure) -> dict[str, Any]:
+    return {
+        "row": one.line.label,
+        "data": one.place[0],
+        "memory": one.place[1],
+        "at_data": one.at[0],
+        "at_memory": one.at[1],
+        "metric": measure.metric,
+        "by": measure.by,
+    }
+
+
+def _published(one: Measured, measure: Measure) -> Published | None:
+    if one.line.settings:
+        return None
+    return published(measure.metric, one.line.method, *one.place, measure.by)
+
+
+def _known(values: Sequence[float]) -> Known:
+    found = spread(values)
+    return Known(found.mean, found.std or 0.0, found.n)
+
+
+def _value(values: Sequence[float]) -> Value | None:
+    if not values:
+        return None
+    found = spread(values)
+    return Value(mean=found.mean, std=found.std, n=found.n)
+
+
+def _gap(found: Difference | Paired) -> Gap:
+    return Gap(difference=found.difference, low=found.low, high=found.high, p=found.p)
