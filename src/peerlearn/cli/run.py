@@ -27,6 +27,13 @@ def add(commands: Commands) -> None:
     parser.add_argument("--out", type=path, default=Path("runs"), help="folder of all runs (runs)")
     parser.add_argument("--preset", type=path, help="YAML file that `peerlearn tune` wrote")
     parser.add_argument("--config", type=path, help="YAML file of settings; flags win over it")
+    parser.add_argument(
+        "--import",
+        dest="imported",
+        metavar="FILE",
+        type=path,
+        help="YAML file of the CCL-DC authors' release; flags win over it",
+    )
     parser.add_argument("--root", type=path, help="folder in which data sets lie")
     parser.add_argument(
         "--tensorboard", metavar="FOLDER", type=path, help="write logs for TensorBoard there"
@@ -40,10 +47,13 @@ def act(args: argparse.Namespace) -> int:
     """Do it."""
     load_plugins(args.plugins)
     load_plugins(files_of(args.methods), required=False)
+    from peerlearn.experiment.authors_file import Imported, read_authors_file
+
+    imported = read_authors_file(args.imported) if args.imported else Imported()
     if args.help:
         from peerlearn.experiment.vocabulary import settings_help
 
-        runs = plan(args) if args.methods else []
+        runs = plan(args, imported.given) if args.methods else []
         print(args.shown.format_help() + settings_help(runs, args.options))
         return 0
 
@@ -52,15 +62,15 @@ def act(args: argparse.Namespace) -> int:
     from peerlearn.experiment.progress import Console, TensorBoard
     from peerlearn.experiment.run import Stopped, run_all
 
-    runs, choices = settle_precision(plan(args), args.out)
+    runs, choices = settle_precision(plan(args, imported.given), args.out)
     for one in runs:  # a folder with other settings is refused before hours of work
         reconcile(folder_of(one, args.out), one)
     methods = [one.method for one in runs]
     watcher = Console(runs=methods)
     if args.tensorboard:
         watcher = TensorBoard(args.tensorboard, runs=methods)
-    for choice in choices:
-        watcher.note(choice)
+    for note in (*imported.notes, *choices):
+        watcher.note(note)
     try:
         summaries = run_all(runs, args.out, watcher, args.root)
     except Stopped:
@@ -76,14 +86,15 @@ def act(args: argparse.Namespace) -> int:
     return 0
 
 
-def plan(args: argparse.Namespace) -> "list[Resolved]":
+def plan(args: argparse.Namespace, imported: "Sequence[Given]") -> "list[Resolved]":
     """Every run that was asked for, all its settings known and checked."""
     from peerlearn.experiment.config_file import read_file
     from peerlearn.experiment.resolve import Given, resolve
     from peerlearn.experiment.settings import parse_seeds
     from peerlearn.experiment.vocabulary import refuse_unused
 
-    given = [item for file in (args.preset, args.config) if file for item in read_file(file)]
+    files = [file for file in (args.preset, args.config) if file]
+    given = [*imported, *(item for file in files for item in read_file(file))]
     methods = list(dict.fromkeys(args.methods)) or methods_of(given)
     if not methods:
         raise UserError("run: name a method, such as er or er+ccldc; see peerlearn run --help")
