@@ -12,8 +12,9 @@ from pydantic import (
     Field,
     PydanticUserError,
     ValidationError,
+    ValidationInfo,
     create_model,
-    model_validator,
+    field_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -45,14 +46,13 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    @model_validator(mode="before")
+    @field_validator("*", mode="before")
     @classmethod
-    def _truth_is_no_number(cls, values: Any) -> Any:
-        for name, value in values.items() if isinstance(values, dict) else ():
-            field = cls.model_fields.get(name)
-            if isinstance(value, bool) and field and field.annotation in (int, float, int | None):
-                raise ValueError(f"{name} must be a number, got {value}")
-        return values
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and kind in (int, float, int | None):
+            raise ValueError(f"{info.field_name} must be a number, got {value}")
+        return value
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -276,3 +276,17 @@ def test_a_wrong_value_is_named_with_its_flag_and_what_is_wanted(
 def test_seeds_that_cannot_be_read_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="--seeds"):
         parse_seeds(text)
+
+
+def test_another_memory_policy_keeps_the_size_that_a_file_gives() -> None:
+    file = [
+        Given("memory.name", "reservoir", "file", "x.yaml, line 1"),
+        Given("memory.size", 77, "file", "x.yaml, line 2"),
+    ]
+    assert resolve("er", [*file, *flags(memory_policy="class_balanced")]).memory == 77
+
+
+def test_a_truth_in_place_of_a_number_is_refused_where_it_stands() -> None:
+    file = [Given("optim.weight_decay", True, "file", "x.yaml, line 3")]
+    with pytest.raises(UserError, match="x.yaml, line 3: weight_decay must be a number, got True"):
+        resolve("er", file)
