@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-FEW = 12  # names that a message may list
+FEW = 16  # names that a message may list
 SAME = 5  # letters at the start that make two names near
 
 

@@ -297,7 +297,7 @@ def write_config(folder: Path, rng: random.Random) -> tuple[str, Callable[[], No
         put_aside(path, rng)
     methods = rng.choice((["er"], ["er+ccldc", "derpp"], []))
     args = Namespace(preset=None, config=path, methods=methods, given=[], seeds=None)
-    return "config", lambda: [run.data for run in plan(args)] and None
+    return "config", lambda: [run.data for run in plan(args, ())] and None
 
 
 def content_of(folder: Path) -> dict[str, bytes | int]:

@@ -30,7 +30,7 @@ def test_this_command_is_understood(command: str) -> None:
     args = parser.parse_args(known)
     args.given = given
     load_plugins(args.plugins)
-    runs = plan(args) if name == "run" else [wish.run for wish in grid_of(args).runs()]
+    runs = plan(args, ()) if name == "run" else [wish.run for wish in grid_of(args).runs()]
     assert runs
     for run in runs:
         run.check()

@@ -192,7 +192,7 @@ def test_a_seed_found_twice_with_different_numbers_is_refused_by_both_names() ->
         compare(twins)
     message = str(raised.value)
     assert f"{twins[0].folder} and {twins[1].folder} have the same settings" in message
-    assert "give only the folder of one of the two" in message
+    assert "give only one of the two" in message
     for word in ("remove", "delete", "\n"):
         assert word not in message
 

@@ -101,7 +101,12 @@ def add_plugins(parser: Parser) -> None:
 
 def add_runs(parser: Parser) -> None:
     """The arguments of commands that show runs."""
-    parser.add_argument("runs", type=path, nargs="+", help="folder that `run --out` wrote")
+    parser.add_argument(
+        "runs",
+        type=path,
+        nargs="+",
+        help="folders that `run --out` wrote, or files of `results export`",
+    )
     parser.add_argument(
         "--answers",
         action="store_true",

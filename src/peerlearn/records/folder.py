@@ -94,6 +94,7 @@ class RunFolder:
         self.path = path
         self.checkpoint = path / "checkpoint"
         self.steps = path / "steps.jsonl"
+        self.probes = path / "probes.jsonl"
 
     @contextmanager
     def locked(
@@ -199,19 +200,32 @@ class RunFolder:
         line = {"batch": batch, "task": task, "losses": losses, "seconds": seconds}
         file.add(json.dumps(without_nan(line)))
 
+    def log_probe(
+        self, file: Log, batch: int, task: int, start: int, found: Mapping[str, float]
+    ) -> None:
+        """Add a line to probes.jsonl, which the caller holds open."""
+        file.add(json.dumps(without_nan({"batch": batch, "task": task, "start": start, **found})))
+
     def truncate_log(self, size: int) -> None:
         """Forget what was logged after the log had this size, and a line that was cut off."""
+        self._truncate(self.steps, size)
+
+    def truncate_probes(self, size: int) -> None:
+        """The same for probes.jsonl."""
+        self._truncate(self.probes, size)
+
+    def _truncate(self, path: Path, size: int) -> None:
         try:
-            if self.steps.is_symlink():  # none of ours: it may lead anywhere
+            if path.is_symlink():  # none of ours: it may lead anywhere
                 raise Unreadable("is a link")
-            whole = read_bytes(self.steps).rfind(b"\n", 0, size) + 1
-            os.truncate(self.steps, whole)
+            whole = read_bytes(path).rfind(b"\n", 0, size) + 1
+            os.truncate(path, whole)
         except FileNotFoundError:
             return
         except Unreadable as error:
-            raise UserError(f"{self.steps}: {error}; move it away") from None
+            raise UserError(f"{path}: {error}; move it away") from None
         except OSError as error:
-            raise self.unwritable("steps.jsonl", error) from error
+            raise self.unwritable(path.name, error) from error
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> dict[str, Any]:
         plain: dict[str, Any] = without_nan(content)

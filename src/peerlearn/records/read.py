@@ -1,11 +1,11 @@
-"""Run folders, read and checked file by file."""
+"""Runs, read and checked file by file: from their folders, or from results files."""
 
 import math
 import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from peerlearn.records.schema import (
     Cost,
     Matrix,
     MemoryClasses,
+    Probe,
     Record,
     Step,
     Summary,
@@ -65,16 +66,19 @@ def damaged(path: Path, what: str) -> UserError:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run folder. Accuracies and metrics are in [0, 1]; None is "not defined".
+    """One run. Accuracies and metrics are in [0, 1]; None is "not defined".
 
     Its settings and its summary are there; all else is read, and checked, when first asked for.
+    folder: where its files are; of a run in a results file, that file and the run's place in it.
     answer: who answers, of those in `summary.answers`; "" for the one that the run itself chose.
+    parts: what a results file holds instead of files, by their names; None for a folder.
     """
 
     folder: Path
     config: Config
     summary: Summary
     answer: str = ""
+    parts: Mapping[str, Any] | None = None
 
     @property
     def data(self) -> str:
@@ -119,7 +123,9 @@ class RunRecord:
     @cached_property
     def accuracy(self) -> Accuracy:
         """The accuracy matrices; one that has not finished may lack them."""
-        found = read_accuracy(self.folder, optional=not self.done)
+        content = self.part("accuracy")
+        there = content or self.done
+        found = accuracy_in(self.folder / "accuracy.json", content) if there else Accuracy()
         if not self.answer:
             return found
         return found.model_copy(
@@ -129,14 +135,12 @@ class RunRecord:
     @cached_property
     def environment(self) -> Mapping[str, Any]:
         """Versions, machine and command."""
-        return _content(self.folder / "environment.json", optional=not self.done)
+        return self.part("environment")
 
     @cached_property
     def memory_classes(self) -> list[list[int]]:
         """Images kept of each class, after each task: most of what summary.json holds."""
-        path = self.folder / "summary.json"
-        rows = _content(path).get("memory_classes")
-        return checked(path, MemoryClasses, {"memory_classes": rows or []}).memory_classes
+        return memory_classes_in(self.folder / "summary.json", self.part("summary"))
 
     @property
     def matrix(self) -> Matrix:
@@ -150,8 +154,21 @@ class RunRecord:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """The logged steps."""
-        return _steps(self.folder / "steps.jsonl", optional=not self.done)
+        """The logged steps; a results file has none."""
+        optional = not self.done or self.parts is not None
+        return _lines(self.folder / "steps.jsonl", Step, optional=optional)
+
+    @cached_property
+    def probes(self) -> tuple[Probe, ...]:
+        """What it was asked about itself on the way; nothing unless it was."""
+        return _lines(self.folder / "probes.jsonl", Probe, optional=True)
+
+    def part(self, name: str) -> dict[str, Any]:
+        """What a JSON file of the run holds; nothing where a run under way lacks it."""
+        if self.parts is not None:
+            content: dict[str, Any] = self.parts[name]
+            return content
+        return _content(self.folder / f"{name}.json", optional=not self.done)
 
     def answered(self) -> "list[RunRecord]":
         """The run, and beside it the same run as each other who could have answered has it."""
@@ -168,7 +185,7 @@ class RunRecord:
             }
         )
         summary = self.summary.model_copy(update={"ncm": None})  # of the one that the run chose
-        return RunRecord(self.folder, config, summary, name)
+        return replace(self, config=config, summary=summary, answer=name)
 
     def classes_of(self, task: int) -> str:
         """The names of a task's classes, in one line."""
@@ -177,16 +194,26 @@ class RunRecord:
 
 
 def read_runs(roots: Path | Iterable[Path]) -> list[RunRecord]:
-    """Every run under some folders, sorted by data, memory, method and seed."""
+    """Every run under some folders and in some results files, which end in .json.
+
+    Sorted by data, memory, method and seed; folders come before files.
+    """
+    from peerlearn.records.results_file import read_results  # which builds on this module
+
     roots = [roots] if isinstance(roots, Path) else list(roots)
     folders: set[Path] = set()
+    files: set[Path] = set()
     for root in roots:
+        if root.suffix == ".json" and os.path.isfile(root):
+            files.add(root)
+            continue
         if not os.path.isdir(root):  # False also for what no system could name
             raise UserError(
-                f"{root}: no such folder; give the folder that `peerlearn run --out` wrote"
+                f"{root}: no such folder and no results file; give the folder that `peerlearn run "
+                "--out` wrote, or the .json file that `peerlearn results export` wrote"
             )
-        files = root.rglob("summary.json")  # a run that is just starting has none yet
-        found = {file.parent for file in files if _name(file.parent).startswith("seed")}
+        summaries = root.rglob("summary.json")  # a run that is just starting has none yet
+        found = {file.parent for file in summaries if _name(file.parent).startswith("seed")}
         if not found:
             raise UserError(
                 f"{root}: no runs in this folder; make some with `peerlearn run er er+ccldc "
@@ -195,7 +222,10 @@ def read_runs(roots: Path | Iterable[Path]) -> list[RunRecord]:
         folders |= found
     configs = _Configs()
     runs = [RunRecord(folder, configs.read(folder), read_summary(folder)) for folder in folders]
-    return sorted(runs, key=lambda r: (r.data, r.memory, r.method, r.seed, r.folder))
+    runs += [run for file in files for run in read_results(file)]
+    return sorted(
+        runs, key=lambda r: (r.data, r.memory, r.method, r.seed, r.parts is not None, r.folder)
+    )
 
 
 def _name(folder: Path) -> str:
@@ -212,10 +242,13 @@ def read_accuracy(folder: Path, *, optional: bool = False) -> Accuracy:
     """What accuracy.json says; nothing for an optional one that is not there."""
     path = folder / "accuracy.json"
     content = _content(path, optional=optional)
-    if not content and optional:
-        return Accuracy()
-    check_schema(path, content, (ACCURACY_SCHEMA,))
-    return checked(path, Accuracy, content)
+    return accuracy_in(path, content) if content or not optional else Accuracy()
+
+
+def accuracy_in(path: Path, content: Mapping[str, Any], refuse: Refuse = damaged) -> Accuracy:
+    """What an accuracy.json of this content says."""
+    check_schema(path, content, (ACCURACY_SCHEMA,), refuse)
+    return checked(path, Accuracy, content, refuse)
 
 
 def read_finished(folder: Path, tasks: int) -> Summary | None:
@@ -255,13 +288,25 @@ def _agree(metrics: Mapping[str, float | None], matrix: Matrix) -> bool:
 def read_summary(folder: Path) -> Summary:
     """What summary.json says."""
     path = folder / "summary.json"
-    content = _content(path)
-    check_schema(path, content, (1, SCHEMA))
+    return summary_in(path, _content(path))
+
+
+def summary_in(path: Path, content: Mapping[str, Any], refuse: Refuse = damaged) -> Summary:
+    """What a summary.json of this content says."""
+    check_schema(path, content, (1, SCHEMA), refuse)
     known = Summary.model_fields.keys() | {"schema", "variant", "memory_classes"}
     metrics = {name: value for name, value in content.items() if name not in known}
     there = {name: value for name, value in content.items() if value is not None}
     classes = _width(content.get("memory_classes"))
-    return checked(path, Summary, {**there, "metrics": metrics, "classes": classes})
+    return checked(path, Summary, {**there, "metrics": metrics, "classes": classes}, refuse)
+
+
+def memory_classes_in(
+    path: Path, content: Mapping[str, Any], refuse: Refuse = damaged
+) -> list[list[int]]:
+    """What a summary.json of this content says of the memory."""
+    rows = content.get("memory_classes") or []
+    return checked(path, MemoryClasses, {"memory_classes": rows}, refuse).memory_classes
 
 
 def _width(rows: object) -> int:
@@ -273,18 +318,18 @@ def _width(rows: object) -> int:
 def read_config(folder: Path) -> Config:
     """What config.yaml says."""
     path = folder / "config.yaml"
-    return _config(path, _content(path))
+    return config_in(path, _content(path))
 
 
-def _config(path: Path, content: dict[str, Any]) -> Config:
-    check_schema(path, content, (1, SCHEMA))
+def config_in(path: Path, content: Mapping[str, Any], refuse: Refuse = damaged) -> Config:
+    """What a config.yaml of this content says."""
+    check_schema(path, content, (1, SCHEMA), refuse)
     settings = content.get("settings")
     if not isinstance(settings, dict):
-        raise damaged(path, f"settings is {_brief(settings)}, not a mapping")
+        raise refuse(path, f"settings is {brief(settings)}, not a mapping")
     if content["schema"] == 1:
         content = _from_schema_1(content)
-    content["settings"] = flatten(content["settings"])
-    return checked(path, Config, content)
+    return checked(path, Config, {**content, "settings": flatten(content["settings"])}, refuse)
 
 
 class _Configs:
@@ -322,13 +367,13 @@ class _Configs:
     def _parsed(self, path: Path, masked: str) -> Config | None:
         try:
             content = from_yaml(masked)
-            config = _config(path, content) if isinstance(content, dict) else None
+            config = config_in(path, content) if isinstance(content, dict) else None
         except (Unreadable, UserError):
             return None
         return config if config and (config.seed, config.settings.get("seed")) == MARKS else None
 
 
-def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
+def _from_schema_1(content: Mapping[str, Any]) -> dict[str, Any]:
     """Flat settings put where they belong; what a flag or a file gave stands for the variant."""
     flat, origins = content["settings"], content.get("origins")
     origins = origins if isinstance(origins, dict) else {}
@@ -393,10 +438,10 @@ def check_schema(
     """Refuse a file whose layout is not known here."""
     schema = content.get("schema")
     if isinstance(schema, int) and schema > max(known):
-        newer = f"schema {_brief(schema)} is newer than {max(known)}"
+        newer = f"schema {brief(schema)} is newer than {max(known)}"
         raise UserError(f"{path}: {newer}; update peerlearn")
     if schema not in known:
-        raise refuse(path, f"schema is {_brief(schema)}, not {max(known)}")
+        raise refuse(path, f"schema is {brief(schema)}, not {max(known)}")
 
 
 def checked(path: Path, model: type[R], content: object, refuse: Refuse = damaged) -> R:
@@ -418,10 +463,10 @@ def checked(path: Path, model: type[R], content: object, refuse: Refuse = damage
             want = limits[fault["type"]].format(**fault["ctx"])
             want = want.replace("'", "").replace(" or ", ", ")
         got = None if fault["type"] == "missing" else fault["input"]
-        raise refuse(path, f"{name:.80} is {_brief(got)}, not {want}") from None
+        raise refuse(path, f"{name:.80} is {brief(got)}, not {want}") from None
 
 
-def _brief(value: object) -> str:
+def brief(value: object) -> str:
     """A value in a few characters, however large it is."""
     return f"{BRIEF.repr(value):.60}"
 
@@ -430,7 +475,7 @@ class MissingError(UserError):
     """A file that a run must have is not there."""
 
 
-def _steps(path: Path, *, optional: bool) -> tuple[Step, ...]:
+def _lines(path: Path, model: type[R], *, optional: bool) -> tuple[R, ...]:
     try:
         text = _text(path, MOST_BYTES, optional=optional) or ""
     except UnicodeDecodeError as error:
@@ -438,13 +483,13 @@ def _steps(path: Path, *, optional: bool) -> tuple[Step, ...]:
     except Unreadable as error:
         raise UserError(f"{path}: {error}; make it a plain file with fewer lines") from None
     lines = text.split("\n")[:-1]  # the last may be half-written: the run was stopped there
-    steps = []
+    found = []
     for i in range(0, len(lines), 1 + len(lines) // MOST_STEPS):
         try:
-            steps.append(Step.model_validate(from_json(lines[i])))
+            found.append(model.model_validate(from_json(lines[i])))
         except (Unreadable, ValidationError):
             raise _damaged_line(path, i) from None
-    return tuple(steps)
+    return tuple(found)
 
 
 def _damaged_line(path: Path, place: int) -> UserError:

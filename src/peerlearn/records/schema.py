@@ -25,8 +25,12 @@ LARGEST = 1e100  # beyond all that is measured, and its square is still a number
 Status = Literal["running", "done", "failed"]
 Matrix = tuple[tuple[float, ...], ...]  # row i: accuracies on tasks 0 to i after task i
 
+PROBES = ("probes.current_loss", "probes.disagreement")
 # decide no row of a table
-MACHINE = tuple(f"machine.{n}" for n in ("device", "layout", "compile", "threads", "peer_threads"))
+MACHINE = (
+    *(f"machine.{name}" for name in ("device", "layout", "compile", "threads", "peer_threads")),
+    *PROBES,
+)
 # settings that came when runs had been recorded already, and what those had
 LATER = {"stream.images": "all", "stream.epochs": 1, "collaboration.chain.first": None}
 # where schema 1, which had flat settings, kept what now has a place of its own
@@ -216,13 +220,27 @@ class Step(Record):
     losses: Annotated[Numbers, Field(max_length=MOST_LOSSES)]
 
 
+class Probe(Record):
+    """A line of probes.jsonl: what the run was asked about itself after a batch.
+
+    start: batches before the task of that batch.
+    """
+
+    batch: Count
+    task: Count
+    start: Count
+    current_loss: Number = None
+    disagreement: Number = None
+
+
 _Seconds = Annotated[float, Field(ge=0, le=LARGEST)]
 
 
 class Saved(Record):
     """What a run keeps with its checkpoint.
 
-    seconds: of training and of evaluation. log_bytes: of steps.jsonl at that moment.
+    seconds: of training and of evaluation. log_bytes, probe_bytes: of steps.jsonl and probes.jsonl
+    at that moment.
     """
 
     scores: Matrices
@@ -230,6 +248,7 @@ class Saved(Record):
     seconds: Annotated[list[_Seconds], Field(min_length=2, max_length=2)]
     peak: Count
     log_bytes: Count
+    probe_bytes: Count = 0
 
 
 def without_nan(value: Any) -> Any:

@@ -152,7 +152,7 @@ def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
         ):
             raise UserError(
                 f"{twin.folder} and {run.folder} have the same settings and the same seed "
-                f"{run.seed} but different numbers; give only the folder of one of the two"
+                f"{run.seed} but different numbers; give only one of the two"
             )
     return tuple(kept)
 

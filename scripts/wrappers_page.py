@@ -1,0 +1,112 @@
+"""What docs/results/wrappers.md shows of the records in docs/results/wrappers: tables, a picture.
+
+    python scripts/wrappers_page.py        # writes both anew, between the marks in the page
+
+A row for each training, answered as its preset says; CCL-DC is the training whose slow copies only
+answer, answered by its peers.
+"""
+
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from peerlearn.records.read import RunRecord, read_runs
+from peerlearn.report.figures import worth
+from peerlearn.report.looks import assign_looks
+from peerlearn.results.compare import compare
+from peerlearn.results.formats import number, points
+from peerlearn.results.layout import NOTHING, Cell, Head, Layout, as_markdown
+from peerlearn.results.series import Group, Series
+from peerlearn.results.statistics import paired
+
+HOME = Path(__file__).parents[1] / "docs" / "results"
+START, END = "<!-- tables: scripts/wrappers_page.py -->", "<!-- end of tables -->"
+RIVALS = ("", "+ccldc", "+mkd")
+HEADS = (
+    *(Head("method", words=True), Head("n"), Head("AA"), Head("LA"), Head("RF"), Head("computing")),
+    *(Head("over the method alone"), Head("over CCL-DC"), Head("over MKD")),
+)
+
+
+def drawn(run: RunRecord) -> RunRecord:
+    """The run under the name that page and picture have for it."""
+    config = run.config
+    if config.variant.get("shadow_weight") == 0:
+        (run,) = (one for one in run.answered() if one.answer == "peers")
+        config = run.config.model_copy(update={"method": run.method.replace("-ema", "")})
+    shared = {k: v for k, v in config.variant.items() if k in ("train_per_class", "width")}
+    return RunRecord(
+        run.folder, config.model_copy(update={"variant": shared}), run.summary, run.answer
+    )
+
+
+def groups(runs: Sequence[RunRecord]) -> list[Group]:
+    """The groups of the page: one for each data set and memory."""
+    return compare([drawn(run) for run in runs])
+
+
+def tables(runs: Sequence[RunRecord]) -> str:
+    """A table for each group, in Markdown."""
+    parts = []
+    for group in groups(runs):
+        by_name = {series.method: series for series in group.series}
+        rows = [[Cell(text) for text in _row(one, by_name)] for one in group.series]
+        title = f"### {group.data}, memory {group.memory}"
+        parts.append(f"{title}\n\n{as_markdown(Layout(HEADS, [rows]))}")
+    return "\n\n".join(parts)
+
+
+def _row(one: Series, by_name: dict[str, Series]) -> list[str]:
+    alone = by_name[one.base]
+    times = computing(one) / computing(alone)
+    gains = [_gain(one, by_name.get(f"{one.base}{rival}")) for rival in RIVALS]
+    metrics = [_mean(one, metric) for metric in ("AA", "LA", "RF")]
+    return [one.method, str(len(one.done)), *metrics, f"{times:.1f}x", *gains]
+
+
+def computing(one: Series) -> float:
+    """Forward and backward images per stream image, a backward one counted twice."""
+    return (one.cost("forward_per_image") or 0) + 2 * (one.cost("backward_per_image") or 0)
+
+
+def _mean(one: Series, metric: str) -> str:
+    found = one.spread(metric)
+    assert found is not None
+    std = "" if found.std is None else f" ± {100 * found.std:.1f}"
+    return number(100 * found.mean, ".1f") + std
+
+
+def _gain(one: Series, rival: Series | None) -> str:
+    if rival is None or rival is one:
+        return NOTHING
+    mine, theirs = one.values("AA"), rival.values("AA")
+    seeds = [seed for seed in mine if seed in theirs]
+    return points(paired([mine[k] for k in seeds], [theirs[k] for k in seeds]), detail=True)
+
+
+def picture(runs: Sequence[RunRecord]) -> str:
+    """Accuracy against cost of ER's rows in the first group, as SVG."""
+    group = groups([run for run in runs if run.method.partition("+")[0] == "er"])[0]
+    found = re.search(r"<svg.*?</svg>", str(worth(group, assign_looks([group]))), re.DOTALL)
+    assert found
+    style = resources.files("peerlearn.report").joinpath("page.css").read_text(encoding="utf-8")
+    head, _, body = found[0].partition(">")
+    if "xmlns=" not in head:
+        head += ' xmlns="http://www.w3.org/2000/svg"'
+    return f"{head}><style>{style}</style>{body}\n"
+
+
+def main() -> None:
+    """Write page and picture."""
+    runs = read_runs(HOME / "wrappers")
+    page = (HOME / "wrappers.md").read_text(encoding="utf-8")
+    before, _, rest = page.partition(START)
+    after = rest.partition(END)[2]
+    text = f"{before}{START}\n\n{tables(runs)}\n\n{END}{after}"
+    (HOME / "wrappers.md").write_text(text, encoding="utf-8")
+    (HOME / "wrappers.svg").write_text(picture(runs), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
