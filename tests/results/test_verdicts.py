@@ -211,6 +211,24 @@ class TestOrders:
         assert order.n == 1
 
 
+def test_the_ensemble_is_compared_with_a_single_peer() -> None:
+    line = Line("er+ccldc")
+    peers = {"peers": [{"AA": 0.30}, {"AA": 0.34}]}
+    runs = {
+        seed: replace(run, summary=run.summary.model_copy(update=peers))
+        for seed, run in measured(line, [0.40, 0.42]).runs.items()
+    }
+    one = Measured(line, PLACE, PLACE, runs)
+    found = reproduction(TABLES["independent"], [one], "paper", "paper")
+    (order,) = found.orders
+    assert (order.row, order.other) == ("er+ccldc", "er+ccldc, independent")
+    assert order.measured is not None
+    assert order.measured.difference == pytest.approx(0.09)
+    assert order.published is not None  # 44.45 and 43.58
+    assert order.published.difference == pytest.approx(0.0087)
+    assert not found.best
+
+
 def test_the_bound_is_looked_at_in_every_run_and_exceptions_are_named() -> None:
     runs = {0: record("er", 0.1, LA=0.2, RF=0.42), 1: record("er", 0.2, seed=1, LA=0.2, RF=0.4)}
     found = reproduction(table(), [Measured(BOTH[0], PLACE, PLACE, runs)], "paper", "paper")

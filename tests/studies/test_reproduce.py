@@ -65,6 +65,15 @@ def test_flags_win_over_the_scale() -> None:
     assert run.values["profile"] == "authors"
 
 
+def test_a_run_with_other_settings_is_not_as_published() -> None:
+    given = (Given("width", "32", "flag", "--width"),)
+    assert not planned(Asked(TABLES["ablation"], "paper", given))[0].as_published
+    authors = (Given("profile", "authors", "flag", "--profile"),)
+    for name in TABLES:
+        for asked in (Asked(TABLES[name], "paper"), Asked(TABLES[name], "paper", authors)):
+            assert all(one.as_published for one in planned(asked)), name
+
+
 def test_seeds_are_ten_at_full_scale_and_fewer_where_steps_are_dear() -> None:
     full = {one.line.method: len(one.wishes) for one in planned(Asked(TABLES["aa"], "paper"))}
     assert set(full.values()) == {10}
@@ -98,6 +107,7 @@ class TestParts:
             (["aa", "--scale", "full"], "there is no"),
             (["aa", "--part", "3/2"], "is not such as 1/4"),
             (["aa", "--lrr", "1"], "lr"),
+            (["aa", "--format", "latec"], "did you mean latex"),
             (["aa", "--seeds", "b"], "is not a list such as 0-2"),
         ],
     )
@@ -108,13 +118,17 @@ class TestParts:
         assert says in capsys.readouterr().err
         assert not (tmp_path / "runs").exists()
 
-    def test_every_run_is_in_one_part(self) -> None:
-        runs = list(range(11))
-        parts = [part_of(f"{k}/3", runs) for k in (1, 2, 3)]
-        assert sorted(run for part in parts for run in part) == runs
-        assert part_of("", runs) == runs
+    def test_every_run_is_in_one_part_and_dear_ones_are_in_all(self) -> None:
+        wishes = wishes_of(planned(Asked(TABLES["aa"], "paper")))
+        parts = [part_of(f"{k}/4", wishes) for k in (1, 2, 3, 4)]
+        keys = [[(w.method, w.run.data, w.run.memory, w.seed) for w in part] for part in parts]
+        assert len({key for part in keys for key in part}) == len(wishes) == 1080
+        assert {len(part) for part in parts} == {270}
+        for part in parts:
+            assert 10 < sum(wish.method == "ocm+ccldc" for wish in part) < 40  # of 90
+        assert part_of("", wishes) == wishes
         with pytest.raises(UserError, match="is empty, there are 2 runs"):
-            part_of("3/3", runs[:2])
+            part_of("3/3", wishes[:2])
 
     def test_the_list_names_every_table(self) -> None:
         assert all(name in listing() for name in (*TABLES, EXAMPLE))
@@ -140,5 +154,5 @@ def test_a_table_is_made_in_parts_and_shown_from_what_is_there(
     shown = capsys.readouterr()
     assert "2 done before" in shown.err
     assert "Table 2 of the paper" in shown.out
-    left = json.loads((tmp_path / "here" / "reproduced" / "untrained.json").read_text())
+    left = json.loads((tmp_path / "here" / "reproduced" / "untrained-lite.json").read_text())
     assert left["rows"] == whole["rows"]

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from peerlearn.studies.reproduce import Asked, Planned
 
 ABOUT = "a table or figure of the paper, published beside measured"
-FOLDER = "reproduced"  # below that of all runs
 
 
 def add(commands: Commands) -> None:
@@ -57,8 +56,11 @@ def act(args: argparse.Namespace) -> int:
     if not args.tables:
         print(listing())
         return 0
+    from peerlearn.results.reproduced import refuse_unknown_style
+
     load_plugins(args.plugins)
     style = "json" if args.json else args.format
+    refuse_unknown_style(style)
     names = list(dict.fromkeys(args.tables))
     wanted = [asked_of(args, name) for name in names if name != EXAMPLE]
     code = 0
@@ -168,18 +170,20 @@ def _judged(
     ]
     refuse_mixed_data(found)
     profile = str(plan[0].wishes[0].run.run.profile)
-    return reproduction(asked.table, found, asked.scale, profile)
+    changed = asked.scale == "paper" and not all(one.as_published for one in plan)
+    scale = "paper, other settings" if changed else asked.scale
+    return reproduction(asked.table, found, scale, profile)
 
 
 def _show(args: argparse.Namespace, found: "Reproduction", style: str, *, first: bool) -> None:
-    from peerlearn.records.reproduction import write_reproduction
+    from peerlearn.records.reproduction import FOLDER, write_reproduction
     from peerlearn.results.reproduced import render, summary
 
     if not first:
         print()
     print(render(found, style))
     if not args.show:
-        place = args.out / FOLDER / f"{found.name}.json"
+        place = args.out / FOLDER / f"{found.name}-{args.scale}.json"
         write_reproduction(place, found)
         print(
             f"{found.name}: {summary(found)}; in {printable(str(place))}, and on the page of "

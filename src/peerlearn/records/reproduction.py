@@ -1,4 +1,4 @@
-"""reproduced/NAME.json: a table of the paper, published beside measured, with verdicts."""
+"""reproduced/NAME-SCALE.json: a table of the paper, published beside measured, with verdicts."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,7 @@ from peerlearn.records.schema import Count, Number, Record, without_nan
 from peerlearn.storage import replace_file
 
 REPRODUCTION_SCHEMA = 1
+FOLDER = "reproduced"  # in that of all runs
 MOST_BYTES = 1 << 26
 MOST_ROWS = 10_000
 
@@ -122,14 +123,14 @@ class Reproduction(Record):
 
 
 def read_reproduction(path: Path) -> Reproduction:
-    """What a reproduced/NAME.json says."""
+    """What a reproduced/NAME-SCALE.json says."""
     content = mapping_in(path, MOST_BYTES, refuse=_damaged)
     check_schema(path, content, (REPRODUCTION_SCHEMA,), _damaged)
     return checked(path, Reproduction, content, _damaged)
 
 
 def write_reproduction(path: Path, found: Reproduction) -> None:
-    """Write a reproduced/NAME.json; a crash at any moment leaves the old one whole."""
+    """Write a reproduced/NAME-SCALE.json; a crash at any moment leaves the old one whole."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, to_json(found) + "\n", shared=True)

@@ -37,10 +37,15 @@ class Part(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def render(found: Reproduction, style: str) -> str:
-    """A reproduction, without a newline at the end."""
+def refuse_unknown_style(style: str) -> None:
+    """Refuse a style that there is not, before hours of work."""
     if style not in STYLES:
         raise UserError(did_you_mean(f"there is no table style {style!r}", style, STYLES))
+
+
+def render(found: Reproduction, style: str) -> str:
+    """A reproduction, without a newline at the end."""
+    refuse_unknown_style(style)
     if style == "json":
         return to_json(found)
     if style == "latex":
@@ -56,9 +61,8 @@ def _part(part: Part, heading: str, show: Callable[[Layout], str]) -> str:
 
 def _latex(part: Part) -> str:
     notes = [f"% {line}" for line in (part.title, *part.notes)]
-    return "\n".join(
-        [*notes, "% Needs booktabs.", *([as_latex(part.layout)] if part.layout else [])]
-    )
+    table = ["% Needs booktabs.", as_latex(part.layout)] if part.layout else []
+    return "\n".join([*notes, *table])
 
 
 def parts(found: Reproduction) -> list[Part]:

@@ -8,7 +8,7 @@ from peerlearn.errors import UserError
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import METRICS
 from peerlearn.paper.published import Published, doubt, published
-from peerlearn.paper.tables import ENSEMBLE, INDEPENDENT, NCM, Line, Measure, Table
+from peerlearn.paper.tables import ENSEMBLE, INDEPENDENT, NCM, Line, Measure, Order, Table
 from peerlearn.records.read import RunRecord
 from peerlearn.records.reproduction import (
     Bound,
@@ -71,10 +71,11 @@ def reproduction(table: Table, found: Sequence[Measured], scale: str, profile: s
     by_place = {(one.line.label, one.place): one for one in found}
     places = list(dict.fromkeys(one.place for one in found))
     orders = []
-    for place, measure, order in product(places, table.measures, table.orders):
-        pair = [by_place.get((side.label, place)) for side in order]
-        if pair[0] and pair[1]:
-            orders.append(_ordered(measure, pair[0], pair[1]))
+    for place, order in product(places, table.orders):
+        first = by_place.get((order.first.label, place))
+        second = by_place.get((order.second.label, place))
+        if first and second:
+            orders += [_ordered(*sides, first, second) for sides in _sides(table, order)]
     return Reproduction(
         name=table.name,
         source=table.source,
@@ -85,7 +86,7 @@ def reproduction(table: Table, found: Sequence[Measured], scale: str, profile: s
         rows=[_compared(one, m, scale) for one in found for m in table.measures],
         orders=orders,
         bound=_bound(found),
-        best=_best(table, found) if table.says and not table.orders else {},
+        best=_best(table, found) if _is_grid(table) else {},
     )
 
 
@@ -130,15 +131,23 @@ def _agreement(
     return "agrees" if not gap.sign else "higher" if gap.sign > 0 else "lower"
 
 
-def _ordered(measure: Measure, first: Measured, second: Measured) -> Ordered:
-    theirs = _published(first, measure), _published(second, measure)
+def _sides(table: Table, order: Order) -> list[tuple[Measure, Measure]]:
+    """By which measures the two rows are compared."""
+    if order.by is None:
+        return [(measure, measure) for measure in table.measures]
+    metric = table.measures[0].metric
+    return [(Measure(metric, order.by[0]), Measure(metric, order.by[1]))]
+
+
+def _ordered(own: Measure, rival: Measure, first: Measured, second: Measured) -> Ordered:
+    theirs = _published(first, own), _published(second, rival)
     there = welch(Known(*theirs[0]), Known(*theirs[1])) if theirs[0] and theirs[1] else None
-    mine, others = first.values(measure), second.values(measure)
+    mine, others = first.values(own), second.values(rival)
     seeds = [seed for seed in mine if seed in others]
     here = paired([mine[k] for k in seeds], [others[k] for k in seeds]) if seeds else None
     return Ordered(
-        **_row(first, measure),
-        other=second.line.label,
+        **_row(first, own),
+        other=second.line.label if own == rival else f"{second.line.label}, {rival.by}",
         published=there and _gap(there),
         measured=here and _gap(here),
         n=len(seeds),
@@ -175,6 +184,13 @@ def _bound(found: Sequence[Measured]) -> Bound | None:
                     Failing(row=row, data=data, memory=memory, seed=seed, aa=aa, bound=bound)
                 )
     return Bound(runs=count, fails=fails) if count else None
+
+
+def _is_grid(table: Table) -> bool:
+    """Whether it looks for the best settings of one method."""
+    return len({line.method for line in table.lines}) == 1 and all(
+        line.settings for line in table.lines
+    )
 
 
 def _best(table: Table, found: Sequence[Measured]) -> dict[str, str]:

@@ -55,6 +55,12 @@ class Planned:
         return run.data, run.memory
 
     @property
+    def as_published(self) -> bool:
+        """Whether no setting is another than that of the row in the paper; the profile may be."""
+        run, own = self.wishes[0].run, {*self.line.settings, "profile"}
+        return {*run.variant} <= own and ("memory" in own or self.at == self.place)
+
+    @property
     def keys(self) -> dict[int, str]:
         """The folders of the runs below that of all runs, by seed."""
         return {w.run.seed: run_path(Path(), w.run).as_posix() for w in self.wishes}

@@ -1,0 +1,53 @@
+"""Tables of the paper on the page: published beside measured."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from peerlearn.records.reproduction import FOLDER, Reproduction, read_reproduction
+from peerlearn.report.markup import Html, table, tag
+from peerlearn.results.layout import Layout
+from peerlearn.results.reproduced import Part, parts
+
+
+def reproductions_in(roots: Iterable[Path]) -> list[Reproduction]:
+    """The tables that some folders of runs hold, by the names of their files."""
+    files = [file for root in roots for file in sorted((root / FOLDER).glob("*.json"))]
+    return [read_reproduction(file) for file in dict.fromkeys(files)]
+
+
+def show_reproductions(found: Sequence[Reproduction]) -> Html:
+    """All of them, one below the other."""
+    return tag("div", [_article(one, k) for k, one in enumerate(found)], class_="stack")
+
+
+def contents(found: Sequence[Reproduction]) -> Html | None:
+    """The ways to each, if there are several."""
+    if len(found) < 2:
+        return None
+    names = [f"{one.name}, {one.scale}" for one in found]
+    links = [tag("a", name, href=f"#{_key(k)}") for k, name in enumerate(names)]
+    return tag("ul", [tag("li", link) for link in links], class_="contents")
+
+
+def _key(place: int) -> str:
+    return f"published-{place}"
+
+
+def _article(one: Reproduction, place: int) -> Html:
+    first, *rest = parts(one)
+    return tag(
+        "article",
+        tag("h3", first.title, id=_key(place)),
+        _shown(first),
+        [[tag("h4", part.title), _shown(part)] for part in rest],
+    )
+
+
+def _shown(part: Part) -> list[Html]:
+    drawn = [_table(part.layout, part.title)] if part.layout else []
+    return [*drawn, *(tag("p", note) for note in part.notes)]
+
+
+def _table(layout: Layout, label: str) -> Html:
+    rows = [[cell.text for cell in cells] for block in layout.blocks for cells in block]
+    return table([head.text for head in layout.heads], rows, label=label)
