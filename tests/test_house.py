@@ -11,7 +11,7 @@ import pytest
 HOME = Path(__file__).parents[1] / "src" / "peerlearn"
 FLOORS = [  # from the ground up; a floor imports those below it, never a neighbour
     ["errors"],
-    ["units", "settings", "storage", "documents", "leases"],
+    ["units", "settings", "storage", "documents", "leases", "paper"],
     ["lazy", "registry", "runtime", "devices"],
     ["data"],
     ["stream"],
@@ -25,13 +25,14 @@ FLOORS = [  # from the ground up; a floor imports those below it, never a neighb
     ["experiment"],
     ["benchmark"],
     ["studies"],
+    ["analysis"],
     ["results"],
     ["report"],
     ["cli"],
     ["__main__"],
 ]
 HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}
-WITHOUT_TORCH = ("records", "results", "report", "cli")
+WITHOUT_TORCH = ("paper", "records", "results", "report", "cli")
 
 
 def modules() -> list[str]:

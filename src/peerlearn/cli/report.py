@@ -24,8 +24,11 @@ def add(commands: Commands) -> None:
 def act(args: argparse.Namespace) -> None:
     """Do it."""
     from peerlearn.report import render
+    from peerlearn.report.analyses import analyses_in
+    from peerlearn.report.published import reproductions_in
 
-    page = render(runs_of(args), args.title)
+    analyses, tables = analyses_in(args.runs), reproductions_in(args.runs)
+    page = render(runs_of(args), args.title, analyses, tables)
     try:
         printed = _write(args.out, page)
     except BrokenPipeError:

@@ -56,18 +56,20 @@ def nice_ticks(low: float, high: float, count: int = 5) -> tuple[float, ...]:
     >>> nice_ticks(13, 87)
     (0.0, 20.0, 40.0, 60.0, 80.0, 100.0)
     """
-    if high <= low:
-        pad = abs(low) * 0.1 or 1.0
+    largest = max(abs(low), abs(high))
+    if high - low <= 1e-12 * largest or largest < TINY:  # one value, as far as an axis can tell
+        pad = abs(low) * 0.1 if largest >= TINY else 1.0
         low, high = low - pad, high + pad
     rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return tuple(round(i * step, 10) for i in range(first, last + 1))
+    places = 10 - math.floor(math.log10(step))
+    return tuple(round(i * step, places) for i in range(first, last + 1))
 
 
 def log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """1, 2 and 5 times powers of ten around low and high.
+    """1, 2 and 5 times powers of ten around low and high; of many powers every n-th.
 
     >>> log_ticks(0.3, 9)
     (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -75,10 +77,11 @@ def log_ticks(low: float, high: float) -> tuple[float, ...]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     wide = last - first > 3
     steps = (1,) if wide else (1, 2, 5)
-    ticks = [m * 10.0**e for e in range(first, last + 1) for m in steps]
+    every = max(1, math.ceil((last - first) / 10))
+    ticks = [float(f"{m}e{e}") for e in range(first, last + every, every) for m in steps]
     below = [t for t in ticks if t <= low * 1.0001] or ticks[:1]
     above = [t for t in ticks if t >= high * 0.9999] or ticks[-1:]
-    return tuple(round(t, 10) for t in ticks if below[-1] <= t <= above[0])
+    return tuple(t for t in ticks if below[-1] <= t <= above[0])
 
 
 def horizontal(ticks: Sequence[float], label: str, room: Room = ROOM) -> Axis:
@@ -133,8 +136,8 @@ def _axis_names(x: Axis, y: Axis, room: Room) -> Html:
 def plain(value: float) -> str:
     """A tick label without needless digits, and with a true minus sign.
 
-    >>> plain(20000), plain(0.25), plain(5)
-    ('20k', '0.25', '5')
+    >>> plain(20000), plain(0.25), plain(5), plain(1e9)
+    ('20k', '0.25', '5', '1e+09')
     """
-    text = f"{value / 1000:g}k" if abs(value) >= 10000 else f"{value:g}"
+    text = f"{value / 1000:g}k" if 1e4 <= abs(value) < 1e7 else f"{value:g}"
     return text.replace("-", "\N{MINUS SIGN}")

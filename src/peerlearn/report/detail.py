@@ -76,7 +76,10 @@ class Detail:
         if seeds and not self.seeds:
             parts.append("Of each only the mean over its seeds.")
         example = next(iter((missing or whole).values()))
-        folders = dict.fromkeys(shlex.quote(str(run.folder.parent)) for run in example.runs)
+        own = [run.folder.parent for run in example.runs if run.parts is None]
+        if not own:  # of a file of results, whose runs have no folders
+            return tag("p", " ".join(parts), class_="rest")
+        folders = dict.fromkeys(shlex.quote(str(folder)) for folder in own)
         line = " ".join(["peerlearn report", *(f"{folder}/seed*" for folder in folders)])
         more = f" All of {example.name}: " if seeds else " To see another: "
         return tag("p", " ".join(parts), more, tag("code", line), class_="rest")

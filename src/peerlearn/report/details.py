@@ -58,7 +58,7 @@ def matrices(group: Group, ids: Iterator[int], *, seeds: bool = True) -> Html | 
         body = tabs(panels, label=f"Seed of {named(series)}", ids=ids)
         items.append(tag("div", tag("h4", named(series)), body, class_="card"))
     style = "cards wide" if room > WIDE_MATRIX else "cards"
-    return join(ramp(top), tag("div", items, class_=style))
+    return join(ramp("0 %", f"{100 * top:.0f} %"), tag("div", items, class_=style))
 
 
 def matrix_figure(

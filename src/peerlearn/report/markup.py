@@ -6,7 +6,8 @@ from typing import Union
 
 Child = Union["Html", str, int, float, None, Iterable["Child"]]
 
-VOID = frozenset({"input", "meta", "br", "circle", "path", "rect", "line", "polyline", "polygon"})
+SHAPES = {"circle", "path", "rect", "line", "polyline", "polygon"}
+VOID = frozenset({"input", "meta", "br", "img", *SHAPES})
 TIMES = "\N{MULTIPLICATION SIGN}"
 CODES = {*range(32), 127, *range(0xD800, 0xE000)} - {ord(blank) for blank in "\t\n\r"}
 UNPRINTABLE = dict.fromkeys(CODES, "\N{REPLACEMENT CHARACTER}")
@@ -86,7 +87,7 @@ def table(
         first, *rest = row
         cells = [cell if is_cell(cell) else tag("td", cell) for cell in rest]
         body.append(tag("tr", first if is_cell(first) else tag("th", first, scope="row"), cells))
-    header = tag("tr", [tag("th", cell, scope="col") for cell in head])
+    header = tag("tr", [c if is_cell(c) else tag("th", c, scope="col") for c in head])
     whole = tag("table", tag("thead", header), tag("tbody", body), class_=class_ or None)
     return tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=label)
 

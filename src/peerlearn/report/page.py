@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 from peerlearn.errors import UserError
 from peerlearn.metrics.table import METRICS
+from peerlearn.records.analysis import Analysis
 from peerlearn.records.read import RunRecord
-from peerlearn.report import details, figures
+from peerlearn.records.reproduction import Reproduction
+from peerlearn.report import details, figures, published
+from peerlearn.report.analyses import class_rules, contents, have_images, show_analyses
 from peerlearn.report.detail import Detail, choose_detail
 from peerlearn.report.headline import hero
 from peerlearn.report.looks import Looks, assign_looks
@@ -19,19 +22,36 @@ from peerlearn.report.parts import choosing, legend
 from peerlearn.report.settings import environment_tables, settings_tables
 from peerlearn.report.summary import further_table, summary_table, unfinished_table
 from peerlearn.results.compare import BEST, compare
-from peerlearn.results.formats import MINUS
+from peerlearn.results.layout import MINUS
 from peerlearn.results.series import Group
 
 
-def render(runs: Sequence[RunRecord], title: str = "Peerlearn report") -> str:
-    """The page of these runs as one HTML document that needs no network."""
+def render(
+    runs: Sequence[RunRecord],
+    title: str = "Peerlearn report",
+    analyses: Sequence[Analysis] = (),
+    tables: Sequence[Reproduction] = (),
+) -> str:
+    """The page of these runs as one document that needs no network.
+
+    analyses, tables: what `peerlearn analyse` and `peerlearn reproduce` left of them.
+    """
     if not runs:
         raise UserError("a report needs at least one run; make one with `peerlearn run`")
     groups = compare(runs)
     detail = choose_detail(groups)
     looks = assign_looks(detail.shown["curves"])
-    style, script = raw(f"{_file('page.css')}\n{choosing(looks)}"), raw(_file("page.js"))
+    rules = filter(None, [_file("page.css"), choosing(looks), class_rules(analyses)])
+    style, script = raw("\n".join(rules)), raw(_file("page.js"))
     sections = drawn_sections(detail, looks)
+    if tables:
+        shown, aside = published.show_reproductions(tables), published.contents(tables)
+        after = 1 + [section.key for section, _ in sections].index(SUMMARY.key)
+        section = PUBLISHED, block(PUBLISHED, shown, aside=aside, beside=False)
+        sections.insert(after, section)
+    if analyses:
+        shown, aside = show_analyses(analyses), contents(analyses)
+        sections.append((ANALYSES, block(ANALYSES, shown, aside=aside)))
     links = [(section.key, section.name) for section, _ in sections]
     body = tag(
         "body",
@@ -48,15 +68,19 @@ def render(runs: Sequence[RunRecord], title: str = "Peerlearn report") -> str:
         footer(),
         tag("script", script),
     )
-    return f"<!DOCTYPE html>\n{tag('html', head(title, style, script), body, lang='en')}\n"
+    top = head(title, style, script, images=have_images(analyses))
+    return f"<!DOCTYPE html>\n{tag('html', top, body, lang='en')}\n"
 
 
-def head(title: str, style: Html, script: Html) -> Html:
-    """The head of the document, with the policy that lets nothing else in."""
+def head(title: str, style: Html, script: Html, *, images: bool = False) -> Html:
+    """The head of the document, with the policy that lets nothing else in.
+
+    images: whether the page holds some, each within its own address.
+    """
     policy = (
         f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
-    )
+    ) + ("; img-src data:" if images else "")
     return tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -180,6 +204,22 @@ SUMMARY = Section(
     "Summary",
     "Mean ± sample standard deviation over n finished seeds, in percent; ↑ higher is better, ↓ "
     f"lower. Marked: {BEST}. What it cost stands beside it.",
+    lambda _: None,
+)
+
+PUBLISHED = Section(
+    "published",
+    "Published beside measured",
+    "Tables and figures of the CCL-DC paper. Figures of a shortened scale are not to be held "
+    "against the published ones; which row is ahead is.",
+    lambda _: None,
+)
+
+ANALYSES = Section(
+    "analyses",
+    "Analyses",
+    "What was found in the trained networks. Each says how it was computed and of which runs; "
+    "point at a line or a class to bring it out.",
     lambda _: None,
 )
 

@@ -69,14 +69,14 @@ def choosing(looks: Looks) -> str:
     return "\n".join(rules)
 
 
-def ramp(top: float) -> Html:
-    """The colour scale of the heat maps, from 0 to `top`."""
+def ramp(low: str, high: str) -> Html:
+    """The colour scale of heat maps, from what has the faintest colour to what has the fullest."""
     steps = [
         tag("rect", x=18 * k, y=0, width=18, height=12, class_="cell", fill_opacity=opacity(k / 9))
         for k in range(10)
     ]
     image = tag("svg", steps, viewBox="0 0 180 12", aria_hidden="true", class_="ramp")
-    return tag("p", "0 % ", image, f" {100 * top:.0f} %", class_="scale")
+    return tag("p", f"{low} ", image, f" {high}", class_="scale")
 
 
 def tabs(panels: Sequence[tuple[str, Html]], *, label: str, ids: Iterator[int]) -> Html:

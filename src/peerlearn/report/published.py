@@ -49,5 +49,14 @@ def _shown(part: Part) -> list[Html]:
 
 
 def _table(layout: Layout, label: str) -> Html:
-    rows = [[cell.text for cell in cells] for block in layout.blocks for cells in block]
-    return table([head.text for head in layout.heads], rows, label=label)
+    looks = ["text" if head.words else None for head in layout.heads]
+    named = zip(layout.heads, looks, strict=True)
+    rows = [
+        [
+            cells[0].text,
+            *(tag("td", c.text, class_=k) for c, k in zip(cells[1:], looks[1:], strict=True)),
+        ]
+        for block in layout.blocks
+        for cells in block
+    ]
+    return table([tag("th", h.text, scope="col", class_=k) for h, k in named], rows, label=label)
