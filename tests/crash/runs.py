@@ -208,6 +208,7 @@ def left_by(out: Path) -> dict[str, Any]:
             "config.yaml": config.read_bytes(),
             "accuracy.json": (folder / "accuracy.json").read_bytes(),
             "steps.jsonl": [step | {"seconds": 0} for step in steps],
+            "probes.jsonl": [path.read_bytes() for path in folder.glob("probes.jsonl")],
             "summary.json": summary,
             "state.json": state,
             "tensors": hashlib.sha256(tensors).hexdigest(),

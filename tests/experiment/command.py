@@ -68,9 +68,9 @@ def run_beside_others(out: Path, said: Path, method: str, seconds: float, togeth
     """
     learn = running.OnlineLearner.learn
 
-    def slowly(learner: Any, x: Any, y: Any) -> Any:
+    def slowly(learner: Any, *batch: Any, **how: Any) -> Any:
         time.sleep(seconds)
-        return learn(learner, x, y)
+        return learn(learner, *batch, **how)
 
     running.OnlineLearner.learn = slowly  # type: ignore[method-assign]
     if together is not None:

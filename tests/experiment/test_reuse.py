@@ -287,11 +287,11 @@ class TestAFolderThatWasMoved:
     ) -> None:  # fmt: skip
         learn, steps = run.OnlineLearner.learn, []
 
-        def interrupted(learner, x, y):  # type: ignore[no-untyped-def]
+        def interrupted(learner, x, y, **how):  # type: ignore[no-untyped-def]
             steps.append(1)
             if len(steps) == 5:
                 raise KeyboardInterrupt
-            return learn(learner, x, y)
+            return learn(learner, x, y, **how)
 
         monkeypatch.setattr(run.OnlineLearner, "learn", interrupted)
         assert again(tmp_path / "here") == 130

@@ -288,5 +288,5 @@ def test_another_memory_policy_keeps_the_size_that_a_file_gives() -> None:
 
 def test_a_truth_in_place_of_a_number_is_refused_where_it_stands() -> None:
     file = [Given("optim.weight_decay", True, "file", "x.yaml, line 3")]
-    with pytest.raises(UserError, match="x.yaml, line 3: weight_decay must be a number, got True"):
+    with pytest.raises(UserError, match=r"x\.yaml, line 3: weight_decay must be a number"):
         resolve("er", file)

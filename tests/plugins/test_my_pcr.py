@@ -166,11 +166,11 @@ class TestASecondCall:
         assert run(*self.words) == 0
         learn, steps = running.OnlineLearner.learn, []
 
-        def interrupted(learner, x, y):  # type: ignore[no-untyped-def]
+        def interrupted(learner, x, y, **how):  # type: ignore[no-untyped-def]
             steps.append(1)
             if len(steps) == 4:
                 os.kill(os.getpid(), number)
-            return learn(learner, x, y)
+            return learn(learner, x, y, **how)
 
         monkeypatch.setattr(running.OnlineLearner, "learn", interrupted)
         broken = (*self.words[:-1], "broken")

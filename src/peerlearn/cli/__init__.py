@@ -10,11 +10,28 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from peerlearn import __version__
-from peerlearn.cli import benchmark, data, listing, report, run, status, sweep, table, tune
+from peerlearn.cli import (
+    analyse,
+    benchmark,
+    data,
+    figure,
+    listing,
+    report,
+    reproduce,
+    results,
+    run,
+    status,
+    sweep,
+    table,
+    tune,
+)
 from peerlearn.cli.parsing import Parser, refuse_unknown
 from peerlearn.errors import UserError, out_of_memory
 
-COMMANDS = (run, sweep, status, tune, table, report, data, listing, benchmark)
+COMMANDS = (
+    *(run, sweep, status, tune, table, report, reproduce, analyse, figure, results),
+    *(data, listing, benchmark),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,10 +8,10 @@ from peerlearn.errors import UserError
 from peerlearn.experiment.images import Images
 from peerlearn.experiment.machine import Threads
 from peerlearn.experiment.resolve import Resolved
-from peerlearn.experiment.settings import MachineSettings
+from peerlearn.experiment.settings import MachineSettings, ProbeSettings
 from peerlearn.records.folder import RunFolder, run_path
 from peerlearn.records.schema import MACHINE, Config
-from peerlearn.settings import flatten
+from peerlearn.settings import flatten, nest
 
 MOST_DIFFERENCES = 5  # named in a message
 THREADS, PEER_THREADS = "machine.threads", "machine.peer_threads"
@@ -26,8 +26,8 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
     """The settings to use; those of a run that is there already must be the same.
 
     A run that is resumed keeps what it began with of the machine (device, layout, threads, whether
-    networks are compiled) unless a flag gives others; threads that nobody gave are 0. images: what
-    it is to learn, which must be the same as well.
+    networks are compiled) and its probes, unless a flag gives others; threads that nobody gave are
+    0. images: what it is to learn, which must be the same as well.
     """
     begun = folder.has_results  # looked at first: another process writes its settings before them
     found = folder.config()
@@ -66,12 +66,15 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
 
 
 def _machine(folder: RunFolder, found: Config) -> dict[str, Any]:
-    """The device and threads with which a run began."""
+    """The device, threads and probes with which a run began."""
     settings = dict(found.settings)
     settings.setdefault(PEER_THREADS, settings.get(THREADS, 0))  # peers took turns with all of them
-    own = {key.partition(".")[2]: settings[key] for key in MACHINE if key in settings}
+    tree = nest({key: settings[key] for key in MACHINE if key in settings})
     try:
-        return flatten({"machine": MachineSettings(**own).model_dump(include={*own})})
+        for group, model in (("machine", MachineSettings), ("probes", ProbeSettings)):
+            own = tree.get(group, {})
+            tree[group] = model(**own).model_dump(include={*own})
+        return flatten(tree)
     except UserError as error:
         raise UserError(f"{folder.path / 'config.yaml'}: {error}; put that right there") from None
 

@@ -15,21 +15,34 @@ from pydantic.fields import FieldInfo
 from peerlearn.data import DATASETS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.experiment.settings import (
+    CLASS,
+    STREAMS,
     MachineSettings,
     MemorySettings,
+    ProbeSettings,
     RunSettings,
     StreamSettings,
+    stream_settings,
 )
 from peerlearn.learner.build import MEMORY, NET, PROFILES, Parts, split_name
 from peerlearn.methods.interface import methods_without_tasks
-from peerlearn.records.schema import MACHINE
-from peerlearn.settings import Settings, faults_of, fields_of, flatten, matching, nest
+from peerlearn.records.schema import MACHINE, PROBES
+from peerlearn.settings import (
+    Settings,
+    faults_of,
+    fields_of,
+    flatten,
+    matching,
+    nest,
+    settings_of,
+)
 from peerlearn.storage import user_path
 
 GENERAL: Sequence[tuple[str, str, type[Settings]]] = (  # what no part of a learner has
     ("the run", "", RunSettings),
     ("the memory", "memory.", MemorySettings),
     ("the stream", "stream.", StreamSettings),
+    ("the probes", "probes.", ProbeSettings),
     ("the machine", "machine.", MachineSettings),
 )
 # what a flag or a key means that names a part, or the size of one
@@ -39,9 +52,11 @@ ALIASES = {
     "net": "net.name",
     "optimizer": "optim.name",
     "method": "method.name",
+    "stream": "stream.name",
 }
 _METHOD = ("method.name", "collaboration.name")
 _PARTS = ("net.name", "optim.name", "memory.name")
+STREAM = "stream.name"
 PRECISION = "machine.precision"
 IDENTITY = ("data", *_METHOD, "memory.size", "seed")
 
@@ -127,16 +142,21 @@ class Resolved:
 
     def check(self) -> None:
         """Refuse what cannot work together, before any other run has begun."""
-        method, blur = self.parts.method, self.values["stream.blur"]
-        if method.needs_boundaries and blur:
+        method, named = self.parts.method, self.values[STREAM] != CLASS
+        hides = "stream" if named else "blur" if self.values["stream.blur"] else ""
+        if method.needs_boundaries and hides:
             raise UserError(
-                f"--blur: hides where tasks end, and {method.name} must be told; leave it out, or "
-                f"take {methods_without_tasks()}"
+                f"--{hides}: hides where tasks end, and {method.name} must be told; leave it out, "
+                f"or take {methods_without_tasks()}"
             )
         if not method.gives_logits and self.parts.collaboration(self.values).needs_logits:
             raise UserError(
                 f"{self.method}: {method.name} has no logits to teach with; take it alone"
             )
+        for key in PROBES:
+            if self.values[key] and not method.gives_logits:
+                flag = key.partition(".")[2].replace("_", "-")
+                raise UserError(f"--{flag}: {method.name} has no logits to look at; leave it out")
 
     @cached_property
     def run(self) -> RunSettings:
@@ -146,7 +166,7 @@ class Resolved:
     @cached_property
     def stream(self) -> StreamSettings:
         """The settings of its stream."""
-        return StreamSettings(**nest(self.values)["stream"])
+        return stream_settings(self.values[STREAM])(**nest(self.values)["stream"])
 
     @cached_property
     def machine(self) -> MachineSettings:
@@ -168,7 +188,7 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
         optimizer=chosen.get("optim.name"),
         memory=chosen.get("memory.name", MEMORY),
     )
-    models = _models(parts)
+    models = _models(parts, f"{choice.get(STREAM, protocol.get(STREAM, CLASS))}")
     keys = _fields(models)
     preset = _preset(parts, protocol, choice.get("profile"), keys)
     usual = {**_defaults(keys), **preset}
@@ -223,16 +243,25 @@ def _without_blocks_of_others(method: str, given: list[Given]) -> list[Given]:
     other = {key for key in (*_METHOD, *_PARTS, "data") if recorded.get(key) != chosen.get(key)}
     blocks = {key.partition(".")[0] for key in other & {*_METHOD, *_PARTS} & {*recorded}}
     another_run = bool(other & {*_METHOD, "data"})
+    dealt = _of_another_stream(recorded, chosen)
     return [
         item
         for item in given
         if item.origin == "flag"
         or not (
             item.name in _METHOD
-            or item.name.partition(".")[0] in blocks
+            or (item.name.partition(".")[0] in blocks and item.name != "memory.size")
             or (item.usual and another_run)
+            or (item.name in dealt and (item.usual or STREAM in recorded))
         )
     ]
+
+
+def _of_another_stream(recorded: Mapping[str, Any], chosen: Mapping[str, Any]) -> set[str]:
+    """The settings that the stream of a file alone has, if another stream is chosen."""
+    theirs, ours = recorded.get(STREAM, CLASS), chosen.get(STREAM, CLASS)
+    known = theirs != ours and theirs in STREAMS
+    return {*fields_of(settings_of(STREAMS[theirs]), "stream.")} if known else set()
 
 
 def _choices(given: Iterable[Given]) -> dict[str, Any]:
@@ -241,7 +270,7 @@ def _choices(given: Iterable[Given]) -> dict[str, Any]:
     for item in sorted(given, key=lambda item: item.origin == "flag"):
         name = item.name.replace("-", "_")
         key = ALIASES.get(name, name)
-        if key in ("data", "profile", *_PARTS):
+        if key in ("data", "profile", STREAM, *_PARTS):
             found[key] = str(item.value)
             if not found[key]:
                 raise UserError(f"{item.where}: is empty; give it a name, or leave it out")
@@ -251,8 +280,11 @@ def _choices(given: Iterable[Given]) -> dict[str, Any]:
 Models = Sequence[tuple[str, type[Settings]]]  # the prefix of their names, and the settings
 
 
-def _models(parts: Parts) -> Models:
-    *general, machine = [(prefix, model) for _, prefix, model in GENERAL]
+def _models(parts: Parts, stream: str) -> Models:
+    *general, machine = [
+        (prefix, stream_settings(stream) if model is StreamSettings else model)
+        for _, prefix, model in GENERAL
+    ]
     return [*general, *((f"{group}.", s) for group, s in parts.settings.items()), machine]
 
 

@@ -17,13 +17,15 @@ from peerlearn.experiment.evaluate import Scores
 from peerlearn.experiment.identity import create_or_verify, folder_of, reconcile
 from peerlearn.experiment.images import Loader
 from peerlearn.experiment.machine import Threads, choose_threads, recorded
+from peerlearn.experiment.probes import Probes
 from peerlearn.experiment.progress import label
 from peerlearn.experiment.resolve import Resolved
+from peerlearn.experiment.settings import ProbeSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.leases import Lease
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.read import checked, damaged
-from peerlearn.records.schema import Config, Saved
+from peerlearn.records.schema import PROBES, Config, Saved
 from peerlearn.runtime import available_threads, keep_freed_memory, peak_memory, reset_peak_memory
 from peerlearn.storage import Log
 from peerlearn.stream.base import Stream
@@ -199,6 +201,9 @@ class _Run:
         self.config, self.folder, self.stream = config, folder, stream
         self.learner, self.watcher, self.place, self.lease = learner, watcher, place, lease
         self.scores = Scores(self.learner, ncm=config.memory > 0)
+        asked = {name.partition(".")[2]: config.settings[name] for name in PROBES}
+        epochs = config.settings.get("stream.epochs", 1)
+        self.probes = Probes(ProbeSettings(**asked), learner, stream, epochs, folder)
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
         self.peak = 0
@@ -218,7 +223,7 @@ class _Run:
         self.watcher.begin(self.config, self.stream.card(), total, done)
         try:
             with stop_signals() as signals:
-                with Log(self.folder.steps) as log:
+                with Log(self.folder.steps) as log, self.probes:
                     for task in self.stream.tasks[len(self.scores.ensemble) :]:
                         self._learn_task(task.index, log, signals)
                         self._end_task(task.index, log)
@@ -234,8 +239,9 @@ class _Run:
         except Exception as error:
             with suppress(UserError):  # a full disk, or a loss, must not hide what went wrong
                 self._write_results("failed")
-            if isinstance(error, OSError) and error.filename == str(self.folder.steps):
-                raise self.folder.unwritable("steps.jsonl", error) from error
+            logs = {str(path): path.name for path in (self.folder.steps, self.folder.probes)}
+            if isinstance(error, OSError) and error.filename in logs:
+                raise self.folder.unwritable(logs[error.filename], error) from error
             raise
 
     def _learn_task(self, index: int, log: Log, signals: list[int]) -> None:
@@ -254,6 +260,9 @@ class _Run:
             if done % LOG_EVERY == 0:
                 self.folder.log(log, done, index, losses, seconds)
             self.watcher.step(done, index, losses)
+            start = time.perf_counter()
+            self.probes.ask(done, index)
+            self.eval_seconds += time.perf_counter() - start
             if signals or time.monotonic() - saved > CHECKPOINT_SECONDS:
                 self._save(log)
                 saved = time.monotonic()
@@ -326,12 +335,13 @@ class _Run:
             "seconds": [self.train_seconds, self.eval_seconds],
             "peak": self.peak,
             "log_bytes": log.flush(),
+            "probe_bytes": self.probes.flush(),
         }
         self.learner.save(self.folder.checkpoint, extra)
 
     def _restore(self) -> None:
         """Go back to the last checkpoint, if there is one, and forget what was logged after it."""
-        log_bytes = 0
+        log_bytes = probe_bytes = 0
         if self.folder.has_checkpoint:
             extra = self.learner.load(self.folder.checkpoint)
             saved = checked(self.folder.checkpoint / "state.json", Saved, extra)
@@ -339,8 +349,9 @@ class _Run:
             self.scores.restore(saved.scores)
             self.memory_classes = [list(row) for row in saved.memory_classes]
             self.train_seconds, self.eval_seconds = saved.seconds
-            self.peak, log_bytes = saved.peak, saved.log_bytes
+            self.peak, log_bytes, probe_bytes = saved.peak, saved.log_bytes, saved.probe_bytes
         self.folder.truncate_log(log_bytes)
+        self.probes.restore(probe_bytes)
 
     def _refuse_misfits(self, saved: Saved) -> None:
         """Refuse what may be in a checkpoint, but not of this run at this moment."""

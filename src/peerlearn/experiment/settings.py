@@ -1,18 +1,22 @@
 """The settings of a run that no part of a learner has: the run itself, its stream, the machine."""
 
-from typing import Literal, Self
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Annotated, Literal, Self, cast
 
 import torch
-from pydantic import model_validator
+from pydantic import create_model, model_validator
 
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.errors import UserError
 from peerlearn.learner.build import Profile
 from peerlearn.peer.model import Layout, Precision
 from peerlearn.records.schema import MOST_TASKS
-from peerlearn.settings import Settings, setting
+from peerlearn.settings import Settings, about, setting, settings_of
 from peerlearn.stream.base import Stream
 from peerlearn.stream.dataset import BlurryStream, ClassStream
+from peerlearn.stream.iblurry import IBlurryStream, SiBlurryStream
+from peerlearn.stream.schedules import GaussianStream, HalfNormalStream
 
 MOST_SEEDS = 10_000
 LARGEST_SEED = 2**32 - 1
@@ -61,14 +65,58 @@ class MachineSettings(Settings):
         return self
 
 
-class StreamSettings(Settings):
-    """How a data set becomes a stream."""
+class ProbeSettings(Settings):
+    """What a run writes down about itself on the way; changes nothing that is learnt."""
 
+    current_loss: int = setting(
+        0, "batches between losses over the current task, to probes.jsonl; 0: none", ge=0
+    )
+    disagreement: int = setting(
+        0, "batches between shares of test images that peers dispute; 0: none", ge=0
+    )
+
+
+def class_stream(
+    data: Dataset,
+    tasks: int,
+    batch: int,
+    seed: int,
+    epochs: int,
+    *,
+    blur: Annotated[
+        float,
+        about("share of images dealt out to other tasks; above 0 hides boundaries", ge=0, lt=1),
+    ] = 0.0,
+) -> Stream:
+    """Disjoint tasks or, with a blur, our own that overlap."""
+    if blur:
+        return BlurryStream(data, tasks, batch, seed, epochs, blur)
+    return ClassStream(data, tasks, batch, seed, epochs)
+
+
+CLASS = "class"
+StreamName = Literal["class", "i-blurry", "si-blurry", "half-normal", "gaussian"]
+# what deals the images; its keyword-only arguments are settings that this stream alone has
+STREAMS: Mapping[str, Callable[..., Stream]] = {
+    CLASS: class_stream,
+    **{
+        kind.name: kind
+        for kind in (IBlurryStream, SiBlurryStream, HalfNormalStream, GaussianStream)
+    },
+}
+
+
+class StreamTasks(Settings):
+    """What every stream has, and names of folders begin with."""
+
+    name: StreamName = setting(CLASS, "how images are dealt to tasks, see docs/streams.md")
     tasks: int = setting(5, "tasks that the classes are divided into", ge=1, le=MOST_TASKS)
     batch: int = setting(10, "stream batch", ge=1, le=1_000_000)
-    blur: float = setting(
-        0.0, "share of images dealt out to other tasks; above 0 hides boundaries", ge=0, lt=1
-    )
+
+
+class StreamSettings(StreamTasks):
+    """How a data set becomes a stream; `stream_settings` adds what the named one alone has."""
+
     epochs: int = setting(
         1, "passes over each task before the next; above 1 is offline", ge=1, le=1000
     )
@@ -96,9 +144,17 @@ class StreamSettings(Settings):
             if self.test_per_class is not None:
                 test = test.first_per_class(self.test_per_class)
         part = Dataset(train, test, data.name)
-        if self.blur:
-            return BlurryStream(part, self.tasks, self.batch, seed, self.epochs, self.blur)
-        return ClassStream(part, self.tasks, self.batch, seed, self.epochs)
+        own = self.model_dump(exclude={*StreamSettings.model_fields})
+        return STREAMS[self.name](part, self.tasks, self.batch, seed, self.epochs, **own)
+
+
+@cache
+def stream_settings(name: str) -> type[StreamSettings]:
+    """The settings of a stream; for an unknown name those of `class`, which refuse it."""
+    own = settings_of(STREAMS.get(name, class_stream))
+    # in this order of bases its own come after `batch`: `blur` always stood there in folders' names
+    made = create_model("StreamSettings", __base__=(StreamSettings, own, StreamTasks))
+    return cast(type[StreamSettings], made)
 
 
 def for_tuning(

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from peerlearn.errors import UserError, did_you_mean
-from peerlearn.experiment.resolve import ALIASES, GENERAL, Resolved
+from peerlearn.experiment.resolve import ALIASES, GENERAL, STREAM, Resolved
+from peerlearn.experiment.settings import STREAMS
 from peerlearn.learner.build import KINDS
 from peerlearn.memory import MEMORIES
 from peerlearn.nets import NETWORKS
@@ -30,6 +31,7 @@ class Part(NamedTuple):
 def every_part() -> Iterator[Part]:
     """What has settings, chosen or not; a part of others that cannot be loaded is left out."""
     yield from (Part(*general) for general in GENERAL)
+    yield from map(_of_stream, STREAMS)
     for group, registry in KINDS.items():
         for name in registry:
             try:
@@ -37,6 +39,11 @@ def every_part() -> Iterator[Part]:
             except UserError:
                 continue  # whoever asks for it by its name will be told
             yield Part(f"{registry.kind} {name}", f"{group}.", settings)
+
+
+def _of_stream(name: str) -> Part:
+    """What one stream alone has."""
+    return Part(f"stream {name}", "stream.", settings_of(STREAMS[name]))
 
 
 def every_key() -> dict[str, str]:
@@ -94,6 +101,7 @@ def _shown(runs: Sequence[Resolved]) -> Iterator[tuple[Part, dict[str, Any]]]:
         yield from ((part, {}) for part in every_part())
     for run in runs:
         yield from ((Part(*general), dict(run.usual)) for general in GENERAL)
+        yield _of_stream(run.values[STREAM]), dict(run.usual)
         for group, settings in run.parts.settings.items():
             title = f"{KINDS[group].kind} {run.parts.names[group]}"
             yield Part(title, f"{group}.", settings), dict(run.usual)

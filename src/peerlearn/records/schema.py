@@ -32,7 +32,12 @@ MACHINE = (
     *PROBES,
 )
 # settings that came when runs had been recorded already, and what those had
-LATER = {"stream.images": "all", "stream.epochs": 1, "collaboration.chain.first": None}
+LATER = {
+    "stream.images": "all",
+    "stream.epochs": 1,
+    "stream.name": "class",
+    "collaboration.chain.first": None,
+}
 # where schema 1, which had flat settings, kept what now has a place of its own
 OLD_NAMES = {
     "method": "method.name", "memory": "memory.size",

@@ -3,6 +3,8 @@
 from peerlearn.stream.base import Batch, Stream, StreamInfo, Task
 from peerlearn.stream.batches import BatchStream, BatchTask, UnknownLengthError
 from peerlearn.stream.dataset import BlurryStream, ClassStream, ImageTask, class_order
+from peerlearn.stream.iblurry import IBlurryStream, SiBlurryStream
+from peerlearn.stream.schedules import GaussianStream, HalfNormalStream
 
 __all__ = [
     "Batch",
@@ -10,7 +12,11 @@ __all__ = [
     "BatchTask",
     "BlurryStream",
     "ClassStream",
+    "GaussianStream",
+    "HalfNormalStream",
+    "IBlurryStream",
     "ImageTask",
+    "SiBlurryStream",
     "Stream",
     "StreamInfo",
     "Task",

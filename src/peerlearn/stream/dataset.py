@@ -1,6 +1,6 @@
 """A data set as a stream: seed -> class order -> tasks -> batches, every image once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -64,10 +64,12 @@ class ImageTask:
 
 
 class DatasetStream:
-    """A data set in tasks of equally many classes: what ClassStream and BlurryStream share.
+    """A data set in tasks: what all streams of data sets share.
 
-    Labels are slots, positions in the class order; labels t * c to (t + 1) * c - 1 are at home in
-    task t. A kind of stream says in which task each image passes and whether tasks are revealed.
+    Labels are slots, positions in the class order. Classes are at home in the tasks in this order,
+    c of them in each: labels t * c to (t + 1) * c - 1 in task t. A kind of stream says in which
+    task each image passes and whether tasks are revealed; it may also say how many classes are at
+    home in each task, and in which order images pass.
     """
 
     kind: ClassVar[str]
@@ -88,6 +90,9 @@ class DatasetStream:
         self._num_tasks, self._per_task = num_tasks, num_classes // num_tasks
         self._order = class_order(num_classes, seed)
         self._slot = torch.tensor(self._order).argsort()  # (C,): class id -> label in the stream
+        self._sizes = self._classes_by_task()
+        homes = [t for t, size in enumerate(self._sizes) for _ in range(size)]
+        self._homes = torch.tensor(homes)  # (C,): label -> task
         self.info = StreamInfo(
             num_classes=num_classes,
             boundaries=self.reveals_tasks,
@@ -96,8 +101,8 @@ class DatasetStream:
         )
         y = self._slot[dataset.train.y]
         self.tasks = tuple(
-            ImageTask(t, dataset.train, y, _shuffled(rows, seed, t, epochs), batch_size)
-            for t, rows in enumerate(self._rows_by_task(self._deal(y), "training"))
+            ImageTask(t, dataset.train, y, rows, batch_size)
+            for t, rows in enumerate(self._orders(y))
         )
         self._test_rows = self._rows_by_task(self._home(self._slot[dataset.test.y]), "test")
 
@@ -128,16 +133,15 @@ class DatasetStream:
     def card(self) -> str:
         """Return the protocol on a card: what streams by, and what the learner is told."""
         train, test, name = self.dataset
-        n, c = len(self._order), self._per_task
-        groups = [self._order[i : i + c] for i in range(0, n, c)]
+        groups = torch.tensor(self._order).split(self._sizes)
         height, width = train.x.shape[2:]
         return on_card(
             stream=f"{name}, {self.kind}, every image {self._times}, seed {self.seed}",
-            classes=f"{n}, in {len(self)} tasks of {c}",
+            classes=f"{len(self._order)}, in {len(self)} tasks of {_span(self._sizes)}",
             images=f"{len(train)} to train, {len(test)} to test, {height} x {width} pixels",
-            batches=f"{sum(map(len, self))} of {self.batch_size}; {_span(self)} per task",
+            batches=f"{sum(map(len, self))} of {self.batch_size}; {_span(map(len, self))} per task",
             blur=self._blur_in_words(),
-            order=" | ".join(" ".join(map(str, group)) for group in groups),
+            order=" | ".join(" ".join(map(str, group.tolist())) for group in groups),
             revealed=revealed(self.info),
         )
 
@@ -145,12 +149,21 @@ class DatasetStream:
     def _times(self) -> str:
         return "once" if self.epochs == 1 else f"{self.epochs} times in its task"
 
+    def _classes_by_task(self) -> list[int]:
+        """How many classes are at home in each task."""
+        return [self._per_task] * self._num_tasks
+
     def _home(self, y: Tensor) -> Tensor:
-        return y // self._per_task  # labels (N,) -> the tasks they are at home in (N,)
+        return self._homes[y]  # labels (N,) -> the tasks they are at home in (N,)
 
     def _deal(self, y: Tensor) -> Tensor:
         """The task in which each training image passes, (N,); y: (N,) its label."""
         return self._home(y)
+
+    def _orders(self, y: Tensor) -> list[list[Tensor]]:
+        """The rows of each task, in the order of each pass; y: (N,) labels."""
+        dealt = self._rows_by_task(self._deal(y), "training")
+        return [shuffled(rows, self.seed, t, self.epochs) for t, rows in enumerate(dealt)]
 
     def _blur_in_words(self) -> str:
         return "none; every class has one task"
@@ -279,7 +292,7 @@ def _check(dataset: Dataset, num_tasks: int, batch_size: int, epochs: int) -> No
         raise UserError(f"{name}: epochs must be at least 1, not {epochs}")
 
 
-def _shuffled(rows: Tensor, seed: int, task: int, epochs: int) -> list[Tensor]:
+def shuffled(rows: Tensor, seed: int, task: int, epochs: int) -> list[Tensor]:
     """An order of the rows for each pass; the first is that of a stream with a single one."""
     # RandomState is frozen: unlike newer generators, it gives these numbers in every version
     seeds = [[seed, task], *([seed, task, epoch] for epoch in range(1, epochs))]
@@ -287,6 +300,11 @@ def _shuffled(rows: Tensor, seed: int, task: int, epochs: int) -> list[Tensor]:
     return [rows[torch.from_numpy(order)] for order in orders]
 
 
-def _span(tasks: DatasetStream) -> str:
-    lengths = sorted(map(len, tasks))
-    return f"{lengths[0]}" if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]}"
+def generator(seed: int, purpose: str) -> np.random.RandomState:
+    """What draws for one purpose, apart from all others; frozen as well."""
+    return np.random.RandomState([seed, *purpose.encode()])
+
+
+def _span(numbers: Iterable[int]) -> str:
+    found = sorted(numbers)
+    return f"{found[0]}" if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
