@@ -330,7 +330,7 @@ def test_si_blurry_tasks_differ_in_their_classes_and_none_is_empty() -> None:
         stream = SiBlurryStream(even(10, 20), num_tasks=5, seed=seed)
         homes = [test.y.unique().tolist() for test in stream.test_sets]
         assert all(homes)
-        assert sum(homes, []) == list(range(10))  # in the class order
+        assert [k for home in homes for k in home] == list(range(10))  # in the class order
         for row, home in zip(counts(stream), homes, strict=True):
             assert sum(row[k] > 0 for k in home) == len(home)
     assert len({len(home) for home in homes}) > 1
@@ -421,8 +421,8 @@ def test_the_cards_print_names_and_parameters() -> None:
         "classes   4, in 2 tasks of 2\n"
         "images    200 to train, 80 to test, 8 x 8 pixels\n"
         "batches   20 of 10; 10 per task\n"
-        "blur      disjoint 50, blur 10: 2 of 4 classes have one task; of the others 10 images are\n"
-        "          dealt anew to all tasks\n"
+        "blur      disjoint 50, blur 10: 2 of 4 classes have one task; of the others 10 images "
+        "are\n          dealt anew to all tasks\n"
         "order     2 3 | 1 0\n"
         f"{told}"
     )
@@ -452,10 +452,10 @@ def test_parameters_that_make_no_sense_are_refused(make: Make, own: Any, says: s
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_task_without_training_images_is_refused(name: str) -> None:
-    own = {"disjoint": 0} if name.endswith("i-blurry") else {}
+    own = {"disjoint": 0, "blur": 0} if name.endswith("i-blurry") else {}
     train, test, _ = toy_images(num_classes=2)
     half = Dataset(train.of_classes([0]), test, "half")
-    with pytest.raises(UserError, match="half: task . has no training images"):
+    with pytest.raises(UserError, match=r"half: task \d has no training images"):
         KINDS[name](half, 2, **own)
 
 
@@ -610,7 +610,7 @@ def test_a_run_on_each_stream_goes_on_after_a_crash_to_the_same_bytes(
     (whole,) = (tmp_path / "whole").rglob("accuracy.json")
     assert len(json.loads(whole.read_text())["ensemble"]) == 5
     summary = json.loads((whole.parent / "summary.json").read_text())
-    assert {"AA", "LA"} <= summary["metrics"].keys()
+    assert {"AA", "LA"} <= summary.keys()
     learn, calls = running.OnlineLearner.learn, []
 
     def failing(learner: Any, *batch: Any, **options: Any) -> Any:

@@ -21,7 +21,7 @@ def with_row(row: str) -> Reproduction:
     value = Value(mean=0.5, std=0.01, n=3)
     one = Compared(
         row=row, data="cifar10", memory=500, at_data="cifar10", at_memory=200, metric="AA",
-        by="ensemble", published=value, measured=value, verdict="agrees",
+        by="ensemble", scale="paper", published=value, measured=value, verdict="agrees",
     )  # fmt: skip
     return worked_example().model_copy(update={"rows": [one], "title": row, "name": "aa"})
 

@@ -32,7 +32,11 @@ def measured(line: Line, values: Sequence[float], metric: str = "AA", **options:
                      **options)
         for seed, value in enumerate(values)
     }  # fmt: skip
-    return Measured(line, PLACE, PLACE, runs)
+    return Measured(line, PLACE, PLACE, runs, "paper", as_published=True)
+
+
+def lite(one: Measured, scale: str = "lite") -> Measured:
+    return one._replace(scale=scale, as_published=False)
 
 
 def table(metric: str = "AA") -> Table:
@@ -43,7 +47,10 @@ def table(metric: str = "AA") -> Table:
 
 def judged(one: Sequence[float], other: Sequence[float], scale: str = "paper") -> Reproduction:
     """ER and ER with CCL-DC."""
-    return reproduction(table(), [measured(BOTH[0], one), measured(BOTH[1], other)], scale, "paper")
+    found = [measured(BOTH[0], one), measured(BOTH[1], other)]
+    return reproduction(
+        table(), found if scale == "paper" else [lite(m) for m in found], scale, "paper"
+    )
 
 
 class TestPublished:
@@ -147,9 +154,10 @@ class TestFigures:
 
     def test_a_figure_of_another_scale_or_data_set_is_never_said_to_agree(self) -> None:
         assert judged([0.31, 0.32, 0.33], [], "lite").rows[0].verdict == "other scale"
-        moved = measured(BOTH[0], [0.31, 0.32])._replace(at=("cifar10", 500))
+        moved = lite(measured(BOTH[0], [0.31, 0.32]), "paper")._replace(at=("cifar10", 500))
         found = reproduction(table(), [moved], "paper", "paper")
         assert found.rows[0].verdict == "other scale"
+        assert found.rows[0].gap is None  # nothing to hold against each other
         assert "Published on cifar100, measured on cifar10." in render(found, "text")
 
     def test_a_row_that_leaves_its_preset_has_no_published_figure(self) -> None:
@@ -218,7 +226,7 @@ def test_the_ensemble_is_compared_with_a_single_peer() -> None:
         seed: replace(run, summary=run.summary.model_copy(update=peers))
         for seed, run in measured(line, [0.40, 0.42]).runs.items()
     }
-    one = Measured(line, PLACE, PLACE, runs)
+    one = measured(line, [])._replace(runs=runs)
     found = reproduction(TABLES["independent"], [one], "paper", "paper")
     (order,) = found.orders
     assert (order.row, order.other) == ("er+ccldc", "er+ccldc, independent")
@@ -231,12 +239,14 @@ def test_the_ensemble_is_compared_with_a_single_peer() -> None:
 
 def test_the_bound_is_looked_at_in_every_run_and_exceptions_are_named() -> None:
     runs = {0: record("er", 0.1, LA=0.2, RF=0.42), 1: record("er", 0.2, seed=1, LA=0.2, RF=0.4)}
-    found = reproduction(table(), [Measured(BOTH[0], PLACE, PLACE, runs)], "paper", "paper")
+    runs[2] = record("er", 0.7, seed=2, LA=1.0, RF=0.3)  # a tie, but for rounding
+    one = measured(BOTH[0], [])._replace(runs=runs)
+    found = reproduction(table(), [one], "paper", "paper")
     assert found.bound is not None
-    assert found.bound.runs == 2
+    assert found.bound.runs == 3
     assert [(f.seed, f.bound) for f in found.bound.fails] == [(0, pytest.approx(0.116))]
-    assert "holds in 1 of 2" in render(found, "text")
-    assert "er, cifar100 m2000, seed 0: 10.0 < 11.6" in render(found, "text")
+    assert "holds in 2 of 3" in render(found, "text")
+    assert "er, cifar100 m2000, seed 0: 10.00 < 11.60" in render(found, "text")
 
 
 def test_runs_on_other_images_of_the_same_data_are_refused() -> None:
@@ -246,19 +256,80 @@ def test_runs_on_other_images_of_the_same_data_are_refused() -> None:
 
 
 def test_where_the_paper_names_a_best_the_best_here_is_named() -> None:
-    grid = replace(TABLES["lambda"], lines=TABLES["lambda"].lines[:2])
-    found = [measured(line, [0.3 + k]) for k, line in enumerate(grid.lines)]
+    grid = replace(TABLES["lambda"], lines=TABLES["lambda"].lines[:3])
+    found = [measured(line, [0.3 + (k == 1)]) for k, line in enumerate(grid.lines)]
     shown = render(reproduction(grid, found, "lite", "paper"), "text")
+    found[2] = measured(grid.lines[2], [])
+    assert "Best" not in render(reproduction(grid, found, "lite", "paper"), "text")
     assert "The paper: the best are 0.5 for labels and 2 for lessons." in shown
-    assert "Best here by AA: er+ccldc, label_weight=0.25, lesson_weight=0.5." in shown
+    assert "Best mean here by AA: er+ccldc, label_weight=0.25, lesson_weight=0.5." in shown
 
 
 def test_a_doubtful_figure_is_called_so() -> None:
     line = Line("onpro+ccldc")
     found = reproduction(
-        replace(TABLES["fm"], lines=(line,)), [Measured(line, PLACE, PLACE, {})], "paper", "paper"
+        replace(TABLES["fm"], lines=(line,)), [measured(line, [])], "paper", "paper"
     )
     assert "about twice what AA and RF of the same rows imply" in render(found, "markdown")
+
+
+def test_a_doubtful_figure_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DOUBTFUL, ("AA", "er+ccldc", "cifar100"), "a slip")
+    found = judged([0.30, 0.31, 0.33], [0.40, 0.42, 0.43])
+    assert [row.verdict for row in found.rows] == ["agrees", "doubtful in the paper"]
+    assert found.orders[0].verdict == "doubtful in the paper"
+
+
+def test_where_the_paper_says_who_is_ahead_without_numbers_that_is_judged() -> None:
+    gap = TABLES["plasticity-gap"]
+    values = {"er, memory=0": 0.6, "er": 0.3, "er, updates=5": 0.4, "er, epochs=5": 0.7}
+    found = [
+        measured(one, [values[one.label], values[one.label] + 0.01], "LA") for one in gap.lines
+    ]
+    orders = reproduction(gap, found, "lite", "paper").orders
+    assert [(o.row, o.other, o.metric, o.verdict) for o in orders] == [
+        ("er, epochs=5", "er", "LA", "same order"),
+        ("er, epochs=5", "er", "RF", "no figure"),
+        ("er, epochs=5", "er, updates=5", "LA", "same order"),
+        ("er, epochs=5", "er, updates=5", "RF", "no figure"),
+    ]
+
+
+def test_the_orders_are_those_that_the_paper_speaks_of() -> None:
+    said = {
+        name: {(o.first.label, o.second.label) for o in TABLES[name].orders}
+        for name in ("untrained", "sdc", "stages", "time")
+    }
+    assert said["untrained"] == {("er+untrained", "er")}
+    assert said["sdc"] == {("er+sdc", "er+sdc-easy-to-hard"), ("er+ccldc", "er+sdc")}
+    assert said["stages"] == {("er+ccldc, stages=3", "er+ccldc, stages=0")}
+    assert ("ocm+ccldc", "ocm") in said["time"]
+    wrappers = {(o.first.method, o.second.method) for o in TABLES["ablation"].orders}
+    assert ("er+ccldc", "er+ccl") in wrappers
+    assert ("er+ccl", "er+multiview") in wrappers
+    assert ("er+multiview", "er") in wrappers
+
+
+def test_directions_and_units_are_told() -> None:
+    forgetting = reproduction(
+        table("RF"), [measured(line, [0.5, 0.51], "RF") for line in BOTH], "paper", "paper"
+    )
+    assert "RF: lower is better." in render(forgetting, "text")
+    assert "difference: measured minus published" in render(forgetting, "text")
+    times = reproduction(
+        replace(TABLES["time"], lines=BOTH), [measured(line, [0.4, 0.4]) for line in BOTH],
+        "paper", "paper",
+    )  # fmt: skip
+    shown = render(times, "text")
+    assert "first minus second, in seconds" in shown
+    assert re.search("er +seconds +\N{EN DASH} +44.0 s", shown)
+    assert re.search("er[+]ccldc +er +\N{EN DASH} +[+]0 ", shown)
+
+
+def test_every_row_says_at_which_scale_it_was_made() -> None:
+    found = [lite(measured(BOTH[0], [0.3])), lite(measured(BOTH[1], [0.4]), "lite, lr=0.5")]
+    shown = render(reproduction(table(), found, "lite", "paper"), "text")
+    assert len(re.findall(r"lite, lr=0\.5 +paper", shown)) == 2  # a figure and an order
 
 
 def test_the_worked_example_comes_out_as_printed() -> None:

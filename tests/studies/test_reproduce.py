@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,12 +67,27 @@ def test_flags_win_over_the_scale() -> None:
 
 
 def test_a_run_with_other_settings_is_not_as_published() -> None:
-    given = (Given("width", "32", "flag", "--width"),)
-    assert not planned(Asked(TABLES["ablation"], "paper", given))[0].as_published
+    given = (Given("width", "32", "flag", "--width"), Given("threads", "1", "flag", "--threads"))
+    one = planned(Asked(TABLES["ablation"], "paper", given))[0]
+    assert (one.scale, one.as_published) == ("paper, width=32", False)
+    one = planned(Asked(TABLES["ablation"], "lite", given))[0]
+    assert (one.scale, one.as_published) == ("lite, width=32", False)
     authors = (Given("profile", "authors", "flag", "--profile"),)
     for name in TABLES:
         for asked in (Asked(TABLES[name], "paper"), Asked(TABLES[name], "paper", authors)):
-            assert all(one.as_published for one in planned(asked)), name
+            found = planned(asked)
+            assert all(one.as_published and one.scale == "paper" for one in found), name
+        assert {one.scale for one in planned(Asked(TABLES[name], "lite"))} == {"lite"}
+
+
+def test_no_flag_changes_what_the_name_of_a_row_says() -> None:
+    for name, flag in (
+        ("stages", "stages"),
+        ("plasticity-gap", "epochs"),
+        ("lambda", "lesson_weight"),
+    ):
+        with pytest.raises(UserError, match=f"--{flag}: is given twice, also as the row er"):
+            planned(Asked(TABLES[name], "lite", (Given(flag, "3", "flag", f"--{flag}"),)))
 
 
 def test_seeds_are_ten_at_full_scale_and_fewer_where_steps_are_dear() -> None:
@@ -99,6 +115,11 @@ class TestParts:
         ("words", "says"),
         [
             (["aa", "--only", "err"], "did you mean er"),
+            (["aa", "--only", ","], "--only: aa has no ''"),
+            (["aa", "--data", "cifar10,foo"], "the paper has no foo"),
+            (["aa", "--memory", "500,777"], "the paper has no 777"),
+            (["aa", "--seed", "7"], "say --seeds 7"),
+            (["aa", "--show", "--part", "1/2"], "leave out --dry-run and --part"),
             (["aa", "--data", "mnist"], "the paper has no mnist; choose from cifar10 500"),
             (["aa", "--memory", "x"], "is not a list such as 500,1000"),
             (["ablation", "--data", "mini"], "say also --memory"),
@@ -154,5 +175,63 @@ def test_a_table_is_made_in_parts_and_shown_from_what_is_there(
     shown = capsys.readouterr()
     assert "2 done before" in shown.err
     assert "Table 2 of the paper" in shown.out
-    left = json.loads((tmp_path / "here" / "reproduced" / "untrained-lite.json").read_text())
+    kept = tmp_path / "here" / "reproduced" / "untrained-lite-mini-other.json"
+    left = json.loads(kept.read_text())
     assert left["rows"] == whole["rows"]
+
+
+CORE = Path(__file__).parents[2] / "docs" / "results" / "core"
+SHOWN = ["--scale", "lite", "--only", "er", "--data", "cifar10", "--memory", "500", "--show"]
+
+
+class TestFromFiles:
+    """What is read from elsewhere is looked at like what was made here."""
+
+    @pytest.fixture
+    def exported(self, tmp_path: Path) -> dict[str, Any]:
+        assert cli.main(["results", "export", str(CORE), "--out", str(tmp_path / "c.json")]) == 0
+        found: dict[str, Any] = json.loads((tmp_path / "c.json").read_text())
+        return found
+
+    def show(self, tmp_path: Path, content: dict[str, Any], *more: str) -> int:
+        (tmp_path / "changed.json").write_text(json.dumps(content))
+        words = ["reproduce", "aa", *SHOWN, "--json", "--out", str(tmp_path / "none")]
+        return cli.main([*words, "--runs", str(tmp_path / "changed.json"), *more])
+
+    def run_of(self, exported: dict[str, Any]) -> dict[str, Any]:
+        return next(
+            run for run in exported["runs"]
+            if run["config"]["method"] == "er" and run["config"]["seed"] == 0
+        )  # fmt: skip
+
+    def test_a_table_from_a_file_is_that_from_folders(
+        self, tmp_path: Path, exported: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        capsys.readouterr()
+        assert self.show(tmp_path, exported) == 0
+        from_file = capsys.readouterr().out
+        assert cli.main(["reproduce", "aa", *SHOWN, "--json", "--runs", str(CORE)]) == 0
+        assert capsys.readouterr().out == from_file
+        assert [row["measured"]["n"] for row in json.loads(from_file)["rows"]] == [3, 3]
+
+    def test_a_run_of_other_settings_at_the_same_place_is_refused(
+        self, tmp_path: Path, exported: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.run_of(exported)["config"]["settings"]["optim.lr"] = 0.5
+        assert self.show(tmp_path, exported) == 2
+        assert "optim.lr 0.5 there, 0.0005 here; leave it out" in capsys.readouterr().err
+
+    def test_two_records_that_contradict_each_other_are_refused(
+        self, tmp_path: Path, exported: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.run_of(exported)["summary"]["AA"] = 0.9
+        assert self.show(tmp_path, exported, str(CORE)) == 2
+        assert "but different numbers; give only one of the two" in capsys.readouterr().err
+
+    def test_several_tables_are_one_list(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = ["reproduce", "aa", "la", EXAMPLE, *SHOWN, "--json", "--runs", str(CORE)]
+        assert cli.main([*words, "--out", str(tmp_path)]) == 0
+        names = [one["name"] for one in json.loads(capsys.readouterr().out)]
+        assert names == ["aa", "la", EXAMPLE]

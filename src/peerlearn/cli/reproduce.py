@@ -58,25 +58,30 @@ def act(args: argparse.Namespace) -> int:
         return 0
     from peerlearn.results.reproduced import refuse_unknown_style
 
-    load_plugins(args.plugins)
     style = "json" if args.json else args.format
     refuse_unknown_style(style)
+    if args.show and (args.dry_run or args.part):
+        raise UserError("--show: makes no run; leave out --dry-run and --part")
+    load_plugins(args.plugins)
     names = list(dict.fromkeys(args.tables))
     wanted = [asked_of(args, name) for name in names if name != EXAMPLE]
+    plans = _plans(wanted, args.out)
     code = 0
-    plans = _plans(wanted)
     if wanted and not args.show:
         code = _make(args, [one for plan in plans for one in plan])
-        if args.dry_run or code == 130:
-            return code
+    if args.dry_run or code == 130:
+        return code
     runs = _runs_there(args, plans)
     made = [_judged(asked, plan, runs) for asked, plan in zip(wanted, plans, strict=True)]
     if EXAMPLE in names:
         from peerlearn.results.example import worked_example
 
         made.append(worked_example())
-    for k, one in enumerate(sorted(made, key=lambda found: names.index(found.name))):
-        _show(args, one, style, first=not k)
+    made.sort(key=lambda found: names.index(found.name))
+    _show(made, style)
+    if not args.show:
+        for one in made:
+            _keep(args, one)
     return code
 
 
@@ -115,31 +120,32 @@ def _numbers(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _plans(wanted: "Sequence[Asked]") -> "list[list[Planned]]":
+def _plans(wanted: "Sequence[Asked]", out: Path) -> "list[list[Planned]]":
     if not wanted:
         return []
-    from peerlearn.studies.reproduce import planned
+    from peerlearn.studies.reproduce import planned, settled
 
-    return [planned(asked) for asked in wanted]
+    plans = []
+    for asked in wanted:
+        plan, choices = settled(planned(asked), out)
+        for choice in choices:
+            print(printable(choice), file=sys.stderr)
+        plans.append(plan)
+    return plans
 
 
 def _make(args: argparse.Namespace, found: "Sequence[Planned]") -> int:
     """Finish the runs, or say what that would take; the exit code."""
-    from peerlearn.experiment.precision import settle_precision
     from peerlearn.studies.job import Job, Place
     from peerlearn.studies.many import carry_out, dry_run, dry_text
     from peerlearn.studies.reproduce import wishes_of
 
-    wishes = part_of(args.part, wishes_of(found))
-    runs, choices = settle_precision([wish.run for wish in wishes], args.out)
-    for choice in choices:
-        print(printable(choice), file=sys.stderr)
     place = Place(args.out, args.root, args.plugins)
-    jobs = [Job(wish._replace(run=run), place) for wish, run in zip(wishes, runs, strict=True)]
+    jobs = [Job(wish, place) for wish in part_of(args.part, wishes_of(found))]
     if args.dry_run:
-        found_out = dry_run(jobs, means_of(args))
-        print(json.dumps(found_out, indent=1) if args.json else dry_text(found_out))
-        return 1 if found_out["total"]["faults"] else 0
+        plan = dry_run(jobs, means_of(args))
+        print(json.dumps(plan, indent=1) if args.json else dry_text(plan))
+        return 1 if plan["total"]["faults"] else 0
     return carry_out(jobs, means_of(args), shlex.join(["peerlearn", *args.typed])).code
 
 
@@ -149,44 +155,61 @@ def _runs_there(
     """The finished runs that are there, by their folder below that of all runs."""
     from peerlearn.records.folder import run_path
     from peerlearn.records.read import read_runs
+    from peerlearn.results.compare import refuse_contradiction
 
     keys = {key for plan in plans for one in plan for key in one.keys.values()}
     here = any((args.out / key / "summary.json").is_file() for key in keys)
     sources = [*([args.out] if here else []), *args.runs]
-    found = read_runs(sources) if sources else []
-    return {run_path(Path(), run.config).as_posix(): run for run in found if run.done}
+    found: dict[str, RunRecord] = {}
+    for run in read_runs(sources) if sources else []:
+        key = run_path(Path(), run.config).as_posix()
+        if run.done and key in keys:
+            refuse_contradiction(found.setdefault(key, run), run)
+    return found
 
 
 def _judged(
     asked: "Asked", plan: "Sequence[Planned]", runs: "dict[str, RunRecord]"
 ) -> "Reproduction":
     from peerlearn.results.verdicts import Measured, refuse_mixed_data, reproduction
+    from peerlearn.studies.reproduce import of_run
 
-    found = [
-        Measured(
-            one.line, one.place, one.at, {s: runs[k] for s, k in one.keys.items() if k in runs}
-        )
-        for one in plan
-    ]
+    found = []
+    for one in plan:
+        there = {
+            wish.run.seed: of_run(wish, runs[key])
+            for wish, key in zip(one.wishes, one.keys.values(), strict=True)
+            if key in runs
+        }
+        found.append(Measured(one.line, one.place, one.at, there, one.scale, one.as_published))
     refuse_mixed_data(found)
     profile = str(plan[0].wishes[0].run.run.profile)
-    changed = asked.scale == "paper" and not all(one.as_published for one in plan)
-    scale = "paper, other settings" if changed else asked.scale
-    return reproduction(asked.table, found, scale, profile)
+    return reproduction(asked.table, found, asked.scale, profile)
 
 
-def _show(args: argparse.Namespace, found: "Reproduction", style: str, *, first: bool) -> None:
+def _show(made: "Sequence[Reproduction]", style: str) -> None:
+    from peerlearn.results.reproduced import render
+
+    texts = [render(one, style) for one in made]
+    if style == "json" and len(texts) > 1:
+        print("[\n" + ",\n".join(texts) + "\n]")
+    else:
+        print("\n\n".join(texts))
+
+
+def _keep(args: argparse.Namespace, found: "Reproduction") -> None:
+    """Write it for the page, under a name of its own where something is unusual."""
     from peerlearn.records.reproduction import FOLDER, write_reproduction
-    from peerlearn.results.reproduced import render, summary
+    from peerlearn.results.reproduced import summary
 
-    if not first:
-        print()
-    print(render(found, style))
-    if not args.show:
-        place = args.out / FOLDER / f"{found.name}-{args.scale}.json"
-        write_reproduction(place, found)
-        print(
-            f"{found.name}: {summary(found)}; in {printable(str(place))}, and on the page of "
-            f"peerlearn report {printable(str(args.out))}",
-            file=sys.stderr,
-        )
+    moved = [row.at_data for row in found.rows[:1] if row.at_data != row.data]
+    other = ["other"] if any(row.scale != found.scale for row in found.rows) else []
+    authors = [found.profile] if found.profile != "paper" else []
+    name = "-".join([found.name, found.scale, *moved, *authors, *other])
+    place = args.out / FOLDER / f"{name}.json"
+    write_reproduction(place, found)
+    print(
+        f"{found.name}: {summary(found)}; in {printable(str(place))}, and on the page of "
+        f"peerlearn report {printable(str(args.out))}",
+        file=sys.stderr,
+    )

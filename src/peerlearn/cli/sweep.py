@@ -73,7 +73,7 @@ def add_execution(parser: Parser, out: str = "runs") -> None:
 def add_part(parser: Parser) -> None:
     """The flag by which machines that share no folder divide the work."""
     parser.add_argument(
-        "--part", metavar="K/N", default="", help="every N-th run, from the K-th on (all)"
+        "--part", metavar="K/N", default="", help="a part of all runs, such as 2/4 (all)"
     )
 
 

@@ -44,25 +44,29 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
         else:
             kept |= {THREADS, PEER_THREADS}
         values |= {key: value for key, value in _machine(folder, found).items() if key in kept}
-    config = Config(
-        data=resolved.data,
-        method=resolved.method,
-        memory=resolved.memory,
-        seed=resolved.seed,
-        variant=dict(resolved.variant),
-        settings=values,
-        origins=dict(resolved.origins),
-        fingerprint=images.fingerprint if images else "",
-        old_fingerprint=images.old_fingerprint if images else "",
-        plugins=resolved.plugins,
-    )
+    config = _config(resolved, values, images)
     if found is not None:
-        _refuse_another_run(folder, found, config, resolved.usual)
+        _refuse_another_run(folder, found, resolved)
         if images and not images.are_those_of(found.fingerprint):
             raise UserError(
                 f"{folder.path}: holds a run on other images of {config.data}; choose another --out"
             )
     return config
+
+
+def _config(resolved: Resolved, values: Mapping[str, Any], images: Images | None) -> Config:
+    return Config(
+        data=resolved.data,
+        method=resolved.method,
+        memory=resolved.memory,
+        seed=resolved.seed,
+        variant=dict(resolved.variant),
+        settings=dict(values),
+        origins=dict(resolved.origins),
+        fingerprint=images.fingerprint if images else "",
+        old_fingerprint=images.old_fingerprint if images else "",
+        plugins=resolved.plugins,
+    )
 
 
 def _machine(folder: RunFolder, found: Config) -> dict[str, Any]:
@@ -79,21 +83,24 @@ def _machine(folder: RunFolder, found: Config) -> dict[str, Any]:
         raise UserError(f"{folder.path / 'config.yaml'}: {error}; put that right there") from None
 
 
-def _refuse_another_run(
-    folder: RunFolder, found: Config, config: Config, usual: Mapping[str, Any]
-) -> None:
+def differences(found: Config, resolved: Resolved) -> str:
+    """In which settings that decide numbers, or in whose code, a recorded run is another one."""
+    config = _config(resolved, resolved.values, None)
     # a setting that came after the run was made had the value that is usual now
-    ours, theirs = ({**usual, **c.identity, **c.plugins} for c in (config, found))
+    ours, theirs = ({**resolved.usual, **c.identity, **c.plugins} for c in (config, found))
     differ = [
         f"{name} {theirs.get(name)!s:.40} there, {ours.get(name)!s:.40} here"
         for name in {**ours, **theirs}
         if theirs.get(name) != ours.get(name)
     ]
-    if differ:
-        more = len(differ) - MOST_DIFFERENCES
-        shown = differ[:MOST_DIFFERENCES] + ([f"and {more} more"] if more > 0 else [])
+    more = len(differ) - MOST_DIFFERENCES
+    return "; ".join(differ[:MOST_DIFFERENCES] + ([f"and {more} more"] if more > 0 else []))
+
+
+def _refuse_another_run(folder: RunFolder, found: Config, resolved: Resolved) -> None:
+    if differ := differences(found, resolved):
         raise UserError(
-            f"{folder.path}: holds a run of other settings or of other code: {'; '.join(shown)}. "
+            f"{folder.path}: holds a run of other settings or of other code: {differ}. "
             "Choose another --out; tables and pages take several folders"
         )
 

@@ -202,7 +202,7 @@ class _Run:
         self.learner, self.watcher, self.place, self.lease = learner, watcher, place, lease
         self.scores = Scores(self.learner, ncm=config.memory > 0)
         asked = {name.partition(".")[2]: config.settings[name] for name in PROBES}
-        epochs = config.settings.get("stream.epochs", 1)
+        epochs = config.settings["stream.epochs"]
         self.probes = Probes(ProbeSettings(**asked), learner, stream, epochs, folder)
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
@@ -248,7 +248,7 @@ class _Run:
         task = self.stream.tasks[index]
         before = sum(len(t) for t in self.stream.tasks[:index])
         saved = time.monotonic()
-        once = before + len(task) // self.config.settings.get("stream.epochs", 1)
+        once = before + len(task) // self.config.settings["stream.epochs"]
         for batch in task.batches(start=self.learner.progress.batches - before):
             start = time.perf_counter()
             losses = self.learner.learn(*batch, remember=self.learner.progress.batches < once)

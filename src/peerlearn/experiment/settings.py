@@ -50,9 +50,7 @@ class MachineSettings(Settings):
         "auto", "of images and weights in memory; auto: channels_last where that is safe"
     )
     compile: bool = setting(False, "compile networks with torch.compile, on cuda with CUDA graphs")
-    threads: int = setting(
-        0, "in all; 0: try at the start, keep the fastest", ge=0, le=1024
-    )
+    threads: int = setting(0, "in all; 0: try at the start, keep the fastest", ge=0, le=1024)
     peer_threads: int = setting(0, "threads per peer; 0: all of them shared out", ge=0, le=1024)
 
     @model_validator(mode="after")
@@ -90,7 +88,7 @@ def class_stream(
 ) -> Stream:
     """Disjoint tasks or, with a blur, our own that overlap."""
     if blur:
-        return BlurryStream(data, tasks, batch, seed, epochs, blur)
+        return BlurryStream(data, tasks, batch, seed, blur, epochs)
     return ClassStream(data, tasks, batch, seed, epochs)
 
 

@@ -175,8 +175,8 @@ class OnlineLearner:
         """Take a step per peer on a batch of the stream, then offer the batch to the memory.
 
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
-        classes. remember: whether the batch is offered to the memory and counted as part of the
-        stream; not for images that pass again. Returns the losses by name, mean over the peers;
+        classes. remember: whether the batch is offered to the memory and its images counted; not
+        for those that pass again. Returns the losses by name, mean over the peers;
         empty if the method took no step. If it raises, all is as before and the same call would do
         the same again; should it break off in the moment in which weights or images move, the
         learner says so until a checkpoint is loaded.

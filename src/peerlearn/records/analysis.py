@@ -41,6 +41,12 @@ def _png(text: str) -> str:
     return text
 
 
+def _not_negative(value: float | None) -> float | None:
+    if value is not None and value < 0:
+        raise ValueError(f"a spread of {value:g} is less than none")
+    return value
+
+
 class Curve(Record):
     """A line, or a set of points: y over x; None breaks a line."""
 
@@ -60,7 +66,7 @@ class Bar(Record):
 
     name: Name
     value: Number
-    spread: Number = None
+    spread: Annotated[Number, AfterValidator(_not_negative)] = None
 
 
 class Panel(Record):
@@ -163,4 +169,6 @@ def write_analysis(path: Path, analysis: Analysis) -> None:
 
 
 def _damaged(path: Path, what: str) -> UserError:
+    if not path.exists():
+        return UserError(f"{path}: no such file; `peerlearn analyse` writes it")
     return UserError(f"{path}: {what}; delete the file and repeat its `peerlearn analyse` command")

@@ -18,7 +18,8 @@ MOST_ROWS = 10_000
 
 Text = Annotated[str, Field(max_length=500)]
 Verdict = Literal["agrees", "higher", "lower", "other scale", "same order", "opposite order",
-                  "undecided here", "undecided in the paper", "no figure", ""]  # fmt: skip
+                  "undecided here", "undecided in the paper", "doubtful in the paper",
+                  "no figure", ""]  # fmt: skip
 
 
 class Value(Record):
@@ -46,6 +47,7 @@ class Row(Record):
         data, memory: where it was published.
         at_data, at_memory: where it was measured.
         metric, by: what was measured, and who answered.
+        scale: at which, and the settings in which the runs leave it.
     """
 
     row: Text
@@ -55,6 +57,7 @@ class Row(Record):
     at_memory: Count
     metric: Text
     by: Text
+    scale: Text
 
 
 class Compared(Row):
@@ -107,6 +110,7 @@ class Reproduction(Record):
         title: what it shows.
         says: what the paper finds, where it prints no numbers.
         scale, profile: at which, and with whose settings, it was measured.
+        worked: whether it is arithmetic, without any run.
         best: by metric, the row whose mean is the best, where the paper names one.
     """
 
@@ -116,6 +120,7 @@ class Reproduction(Record):
     says: Text = ""
     scale: Text
     profile: Text
+    worked: bool = False
     rows: Annotated[list[Compared], Field(max_length=MOST_ROWS)]
     orders: Annotated[list[Ordered], Field(max_length=MOST_ROWS)]
     bound: Bound | None = None
@@ -148,5 +153,7 @@ def to_json(found: Reproduction) -> str:
 
 
 def _damaged(path: Path, what: str) -> UserError:
+    if not path.exists():
+        return UserError(f"{path}: no such file; `peerlearn reproduce` writes it")
     next_step = "delete the file and repeat its `peerlearn reproduce` command"
     return UserError(f"{path}: {what}; {next_step}")

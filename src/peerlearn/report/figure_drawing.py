@@ -377,8 +377,10 @@ def _draw_images(part: Any, panel: Images) -> list[str]:
 def _pixels(code: str, panel: Images, row: int, column: int) -> Any:
     """A picture as RGBA."""
     where = f"{panel.title}: the picture in row {row + 1}, column {column + 1}"
-    if max(png_size(code)) > LARGEST_PICTURE:
-        raise UserError(f"{where} is over {LARGEST_PICTURE} pixels wide or high; make it smaller")
+    if not 0 < max(png_size(code)) <= LARGEST_PICTURE:
+        raise UserError(
+            f"{where} is damaged, or over {LARGEST_PICTURE} pixels wide or high; make it smaller"
+        )
     try:
         with Image.open(io.BytesIO(base64.b64decode(code)), formats=["PNG"]) as image:
             return image.convert("RGBA")

@@ -196,4 +196,6 @@ def picture(code: str, name: str) -> Html:
 def png_size(code: str) -> tuple[int, int]:
     """What the head of a PNG says of its width and height; 0 for one that is cut off."""
     head = base64.b64decode(code[:32])
+    if head[12:16] != b"IHDR":  # a size that stands elsewhere could be any
+        return 0, 0
     return int.from_bytes(head[16:20]), int.from_bytes(head[20:24])

@@ -147,14 +147,19 @@ def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
         if twin is None:
             kept.append(run)
             first |= {run.seed: run} if run.done else {}
-        elif any(
-            twin.metrics[name] != run.metrics[name] for name in {*twin.metrics} & {*run.metrics}
-        ):
-            raise UserError(
-                f"{twin.folder} and {run.folder} have the same settings and the same seed "
-                f"{run.seed} but different numbers; give only one of the two"
-            )
+        else:
+            refuse_contradiction(twin, run)
     return tuple(kept)
+
+
+def refuse_contradiction(twin: RunRecord, run: RunRecord) -> None:
+    """Refuse two records of the same run whose numbers differ."""
+    both = {*twin.metrics} & {*run.metrics}
+    if any(twin.metrics[name] != run.metrics[name] for name in both):
+        raise UserError(
+            f"{twin.folder} and {run.folder} have the same settings and the same seed "
+            f"{run.seed} but different numbers; give only one of the two"
+        )
 
 
 def _named(series: Sequence[Series], shared: Facts) -> list[Series]:

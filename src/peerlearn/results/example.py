@@ -37,7 +37,7 @@ def worked_example() -> Reproduction:
     return Reproduction(
         name=EXAMPLE, source="Table 1", title="forgetting of two example learners",
         says="both lose the same share of what they knew: RF is equal, FM is not",
-        scale="paper", profile="paper", rows=rows, orders=[], best={},
+        scale="paper", profile="paper", worked=True, rows=rows, orders=[], best={},
     )  # fmt: skip
 
 
@@ -47,6 +47,6 @@ def _row(row: str, metric: str, printed: float, computed: float) -> Compared:
     verdict: Verdict = "agrees" if near else "higher" if gap > 0 else "lower"
     return Compared(
         row=row, data="example", memory=0, at_data="example", at_memory=0, metric=metric,
-        by="ensemble", published=Value(mean=printed / 100, n=1), measured=Value(mean=computed, n=1),
-        gap=Gap(difference=gap), verdict=verdict,
+        by="ensemble", scale="paper", published=Value(mean=printed / 100, n=1),
+        measured=Value(mean=computed, n=1), gap=Gap(difference=gap), verdict=verdict,
     )  # fmt: skip

@@ -1,10 +1,13 @@
 """A table of the paper as text, Markdown, LaTeX and JSON: published beside measured."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from peerlearn.errors import UserError, did_you_mean
+from peerlearn.metrics.table import METRICS
+from peerlearn.paper.scales import HEAVY
 from peerlearn.records.reproduction import (
+    Bound,
     Compared,
     Gap,
     Ordered,
@@ -23,7 +26,7 @@ from peerlearn.results.layout import (
     as_markdown,
     as_text,
 )
-from peerlearn.units import duration, percent, printable
+from peerlearn.units import duration, printable
 
 STYLES = ("text", "markdown", "latex", "json")
 MOST_FAILING = 10  # runs below the bound that are named
@@ -34,7 +37,7 @@ class Part(NamedTuple):
 
     title: str
     layout: Layout | None
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str]
 
 
 def refuse_unknown_style(style: str) -> None:
@@ -61,8 +64,10 @@ def _part(part: Part, heading: str, show: Callable[[Layout], str]) -> str:
 
 def _latex(part: Part) -> str:
     notes = [f"% {line}" for line in (part.title, *part.notes)]
-    table = ["% Needs booktabs.", as_latex(part.layout)] if part.layout else []
-    return "\n".join([*notes, *table])
+    if part.layout is None:
+        return "\n".join(notes)
+    table = [r"\resizebox{\linewidth}{!}{%", as_latex(part.layout) + "}"]
+    return "\n".join([*notes, "% Needs booktabs and graphicx.", *table])
 
 
 def parts(found: Reproduction) -> list[Part]:
@@ -71,8 +76,8 @@ def parts(found: Reproduction) -> list[Part]:
     if found.orders:
         made.append(_orders(found))
     if found.bound:
-        made.append(_bound(found))
-    return made
+        made.append(_bound(found.bound))
+    return [one._replace(notes=[printable(note) for note in one.notes]) for one in made]
 
 
 FIGURES = (
@@ -88,36 +93,40 @@ def _figures(found: Reproduction) -> Part:
         cells = [
             *_where(row), printable(row.row), _what(row), _value(row, row.published),
             _value(row, row.measured), str(row.measured.n if row.measured else 0),
-            _gap(row, row.gap), row.verdict, found.scale, found.profile,
+            _gap(row, row.gap), row.verdict, row.scale, found.profile,
         ]  # fmt: skip
         blocks.setdefault((row.data, row.memory), []).append([Cell(text) for text in cells])
-    title = f"{found.title[:1].upper()}{found.title[1:]} ({found.source} of the paper)"
-    return Part(title, Layout(FIGURES, [*blocks.values()]), tuple(_notes(found)))
+    title = printable(f"{found.title[:1].upper()}{found.title[1:]} ({found.source} of the paper)")
+    return Part(title, Layout(FIGURES, [*blocks.values()]), _notes(found))
 
 
 def _notes(found: Reproduction) -> list[str]:
+    metrics = dict.fromkeys(row.metric for row in found.rows)
     notes = []
-    of_runs = any(row.published is None or row.published.n > 1 for row in found.rows)
-    if of_runs and any(row.metric != "seconds" for row in found.rows):
+    if not found.worked and "seconds" not in metrics:
         notes.append(
             "Percent: mean ± standard deviation, published over 10 runs, measured over n seeds. "
-            "difference: measured minus published, in points, with its 95 % interval (Welch). "
-            "agrees: the interval includes zero."
+            "difference: measured minus published, in points, with its 95 % interval (Welch), "
+            "where both are of the same scale. agrees: the interval includes zero."
         )
-    if found.scale != "paper":
+    if "seconds" in metrics:
+        notes.append("Training without evaluation, on whatever machine each run was made.")
+    if found.scale == "lite":
         notes.append(
-            f"scale {found.scale}: shorter streams, smaller networks and memories; figures are not "
-            "those of the paper and are not to be held against them. Orders are."
+            "scale lite: shorter streams, smaller networks and memories; figures are not those of "
+            "the paper and are not to be held against them. Orders are."
         )
+        if any(row.row.partition("+")[0] in HEAVY for row in found.rows):
+            notes.append(f"{' and '.join(HEAVY)} learn from fewer images than the other methods.")
     elsewhere = {(r.data, r.at_data) for r in found.rows if r.at_data != r.data}
     notes += [f"Published on {there}, measured on {here}." for there, here in sorted(elsewhere)]
-    if of_runs and any(row.metric == "FM" for row in found.rows):
+    if "FM" in metrics and not found.worked:
         notes.append("FM as in the authors' code: no task counts less than 0.")
     doubts = dict.fromkeys((r.row, r.data, r.doubt) for r in found.rows if r.doubt)
     notes += [f"Published {found.name} of {row} on {data}: {why}." for row, data, why in doubts]
     if found.says:
         notes.append(f"The paper: {found.says}.")
-    notes += [f"Best here by {measure}: {row}." for measure, row in found.best.items()]
+    notes += [f"Best mean here by {measure}: {row}." for measure, row in found.best.items()]
     return notes
 
 
@@ -134,29 +143,34 @@ def _orders(found: Reproduction) -> Part:
         cells = [
             *_where(row), _what(row), printable(row.row), printable(row.other),
             _gap(row, row.published), _gap(row, row.measured, p=True), str(row.n), row.verdict,
-            found.scale, found.profile,
+            row.scale, found.profile,
         ]  # fmt: skip
         blocks.setdefault((row.data, row.memory), []).append([Cell(text) for text in cells])
+    metrics = dict.fromkeys(row.metric for row in found.orders)
+    unit = "in seconds" if "seconds" in metrics else "in points"
+    good = [f"{name}: {METRICS[name].direction}." for name in metrics if name in METRICS]
     note = (
-        "first minus second with its 95 % interval: published, from means and spreads (Welch); "
-        "measured, paired by seed. same order: both intervals leave out zero, on the same side."
+        f"first minus second, {unit}, with its 95 % interval: published, from means and spreads "
+        "(Welch); measured, paired by seed. same order: the difference has the same sign, and "
+        "neither interval includes zero."
     )
-    return Part("Which is ahead", Layout(ORDERS, [*blocks.values()]), (note,))
+    return Part(
+        "First minus second", Layout(ORDERS, [*blocks.values()]), (" ".join([note, *good]),)
+    )
 
 
-def _bound(found: Reproduction) -> Part:
-    bound = found.bound
-    assert bound is not None
+def _bound(bound: Bound) -> Part:
     held = bound.runs - len(bound.fails)
     notes = [f"On the means of runs it holds in {held} of {bound.runs}; for a task it always does."]
     named = [
-        f"{f.row}, {f.data} m{f.memory}, seed {f.seed}: {percent(f.aa)} < {percent(f.bound)}"
+        f"{f.row}, {f.data} m{f.memory}, seed {f.seed}: "
+        f"{100 * (f.aa or 0):.2f} < {100 * (f.bound or 0):.2f}"
         for f in bound.fails[:MOST_FAILING]
     ]
     more = len(bound.fails) - len(named)
     if named:
         notes.append("Fails: " + "; ".join([*named, *([f"and {more} more"] if more else [])]) + ".")
-    return Part("AA >= LA (1 - RF)", None, tuple(printable(note) for note in notes))
+    return Part("AA >= LA (1 - RF)", None, notes)
 
 
 def _where(row: Row) -> tuple[str, str]:
@@ -174,7 +188,7 @@ def _value(row: Row, value: Value | None) -> str:
     if value is None or value.mean is None:
         return NOTHING
     if row.metric == "seconds":
-        return duration(value.mean)
+        return duration(value.mean) + (f" ± {duration(value.std)}" if value.std else "")
     spread = "" if value.std is None else f" ± {100 * value.std:.2f}"
     return number(100 * value.mean, ".2f") + spread
 
@@ -198,6 +212,6 @@ def summary(found: Reproduction) -> str:
     """
     counts: dict[str, int] = {}
     for verdict in (*(r.verdict for r in found.rows), *(o.verdict for o in found.orders)):
-        if verdict not in ("", "no figure", "other scale"):
+        if verdict not in ("", "no figure", "other scale", "doubtful in the paper"):
             counts[verdict] = counts.get(verdict, 0) + 1
     return ", ".join(f"{verdict}: {n}" for verdict, n in counts.items()) or "nothing to judge yet"

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from peerlearn.errors import UserError
 from peerlearn.metrics.matrix import AccuracyMatrix
-from peerlearn.metrics.table import METRICS
 from peerlearn.paper.published import Published, doubt, published
 from peerlearn.paper.tables import ENSEMBLE, INDEPENDENT, NCM, Line, Measure, Order, Table
 from peerlearn.records.read import RunRecord
@@ -20,7 +19,7 @@ from peerlearn.records.reproduction import (
     Value,
     Verdict,
 )
-from peerlearn.results.statistics import Difference, Known, Paired, paired, spread, welch
+from peerlearn.results.statistics import ROUNDING, Difference, Known, Paired, paired, spread, welch
 
 Values = Mapping[int, float]  # by seed
 
@@ -33,12 +32,16 @@ class Measured(NamedTuple):
         place: data set and memory of the published figure.
         at: those of the runs.
         runs: by seed.
+        scale: at which they were made, and the settings in which they leave it.
+        as_published: whether no setting is another than that of the paper.
     """
 
     line: Line
     place: tuple[str, int]
     at: tuple[str, int]
     runs: Mapping[int, RunRecord]
+    scale: str
+    as_published: bool
 
     def values(self, measure: Measure) -> dict[int, float]:
         """A measure by seed, of the runs that have it."""
@@ -75,7 +78,10 @@ def reproduction(table: Table, found: Sequence[Measured], scale: str, profile: s
         first = by_place.get((order.first.label, place))
         second = by_place.get((order.second.label, place))
         if first and second:
-            orders += [_ordered(*sides, first, second) for sides in _sides(table, order)]
+            orders += [
+                _ordered(*sides, first, second, more=order.more and not k)
+                for k, sides in enumerate(_sides(table, order))
+            ]
     return Reproduction(
         name=table.name,
         source=table.source,
@@ -83,9 +89,9 @@ def reproduction(table: Table, found: Sequence[Measured], scale: str, profile: s
         says=table.says,
         scale=scale,
         profile=profile,
-        rows=[_compared(one, m, scale) for one in found for m in table.measures],
+        rows=[_compared(one, m) for one in found for m in table.measures],
         orders=orders,
-        bound=_bound(found),
+        bound=_bound(found) if table.measures[0] in BOUND else None,
         best=_best(table, found) if _is_grid(table) else {},
     )
 
@@ -103,32 +109,40 @@ def refuse_mixed_data(found: Sequence[Measured]) -> None:
             raise UserError(f"{data}: {folders} are on different images; keep them apart")
 
 
-def _compared(one: Measured, measure: Measure, scale: str) -> Compared:
+def _compared(one: Measured, measure: Measure) -> Compared:
     known = _published(one, measure)
     values = [*one.values(measure).values()]
     gap = None
-    if known and len(values) > 1:
+    if known and len(values) > 1 and one.as_published:
         gap = welch(_known(values), Known(*known))
+    doubts = _doubt(one, measure)
     return Compared(
         **_row(one, measure),
         published=known and Value(mean=known.mean, std=known.std, n=known.n),
-        doubt=doubt(measure.metric, one.line.method, one.place[0]) if known else "",
+        doubt=doubts,
         measured=_value(values),
         gap=gap and _gap(gap),
-        verdict=_agreement(known, gap, scale, same_place=one.place[0] == one.at[0]),
+        verdict=_agreement(one, known, gap, doubts) if values else "",
     )
 
 
 def _agreement(
-    known: Published | None, gap: Difference | None, scale: str, *, same_place: bool
+    one: Measured, known: Published | None, gap: Difference | None, doubts: str
 ) -> Verdict:
     if known is None:
         return "no figure"
+    if not one.as_published:
+        return "other scale"
     if gap is None:
         return ""
-    if scale != "paper" or not same_place:
-        return "other scale"
+    if doubts:
+        return "doubtful in the paper"
     return "agrees" if not gap.sign else "higher" if gap.sign > 0 else "lower"
+
+
+def _doubt(one: Measured, measure: Measure) -> str:
+    known = _published(one, measure)
+    return doubt(measure.metric, one.line.method, one.place[0]) if known else ""
 
 
 def _sides(table: Table, order: Order) -> list[tuple[Measure, Measure]]:
@@ -139,32 +153,42 @@ def _sides(table: Table, order: Order) -> list[tuple[Measure, Measure]]:
     return [(Measure(metric, order.by[0]), Measure(metric, order.by[1]))]
 
 
-def _ordered(own: Measure, rival: Measure, first: Measured, second: Measured) -> Ordered:
+def _ordered(
+    own: Measure, rival: Measure, first: Measured, second: Measured, *, more: bool
+) -> Ordered:
     theirs = _published(first, own), _published(second, rival)
     there = welch(Known(*theirs[0]), Known(*theirs[1])) if theirs[0] and theirs[1] else None
     mine, others = first.values(own), second.values(rival)
     seeds = [seed for seed in mine if seed in others]
     here = paired([mine[k] for k in seeds], [others[k] for k in seeds]) if seeds else None
+    doubts = _doubt(first, own) or _doubt(second, rival)
     return Ordered(
         **_row(first, own),
         other=second.line.label if own == rival else f"{second.line.label}, {rival.by}",
         published=there and _gap(there),
         measured=here and _gap(here),
         n=len(seeds),
-        verdict=_order(there, here),
+        verdict=_order(there.sign if there else int(more) or None, here, doubts),
     )
 
 
-def _order(there: Difference | None, here: Paired | None) -> Verdict:
+def _order(there: int | None, here: Paired | None, doubts: str) -> Verdict:
+    """there: the sign of the published difference, 0 if it is open, None if none was published."""
     if here is None:
         return ""
     if there is None:
         return "no figure"
-    if not there.sign:
+    if doubts:
+        return "doubtful in the paper"
+    if not there:
         return "undecided in the paper"
     if not here.sign:
         return "undecided here"
-    return "same order" if there.sign == here.sign else "opposite order"
+    return "same order" if there == here.sign else "opposite order"
+
+
+# the inequality is about these
+BOUND = [Measure(metric) for metric in ("AA", "LA", "FM", "RF")]
 
 
 def _bound(found: Sequence[Measured]) -> Bound | None:
@@ -177,7 +201,7 @@ def _bound(found: Sequence[Measured]) -> Bound | None:
                 continue
             count += 1
             bound = la * (1 - rf)
-            if aa < bound:
+            if aa < bound - ROUNDING:
                 data, memory = one.at
                 row = one.line.label
                 fails.append(
@@ -194,18 +218,13 @@ def _is_grid(table: Table) -> bool:
 
 
 def _best(table: Table, found: Sequence[Measured]) -> dict[str, str]:
-    """By measure, the row whose mean is the best of those on the first place."""
+    """By measure, the row with the highest mean, once all rows have one."""
     best = {}
     for measure in table.measures:
-        means = {
-            one.line.label: spread([*values.values()]).mean
-            for one in found
-            if one.place == found[0].place and (values := one.values(measure))
-        }
-        metric = METRICS.get(measure.metric)
-        pick = max if metric and metric.higher_is_better else min
-        if len(means) > 1:
-            best[measure.label] = pick(means, key=means.__getitem__)
+        values = {one.line.label: [*one.values(measure).values()] for one in found}
+        if all(values.values()):
+            means = {label: spread(some).mean for label, some in values.items()}
+            best[measure.label] = max(means, key=means.__getitem__)
     return best
 
 
@@ -218,6 +237,7 @@ def _row(one: Measured, measure: Measure) -> dict[str, Any]:
         "at_memory": one.at[1],
         "metric": measure.metric,
         "by": measure.by,
+        "scale": one.scale,
     }
 
 

@@ -243,8 +243,8 @@ class BlurryStream(DatasetStream):
         num_tasks: int,
         batch_size: int = 10,
         seed: int = 0,
-        epochs: int = 1,
         blur: float = 0.1,
+        epochs: int = 1,
     ) -> None:
         if not 0 <= blur < 1:
             raise UserError(f"blur must be at least 0 and below 1, not {blur}")

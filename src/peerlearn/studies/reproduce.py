@@ -3,13 +3,18 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from peerlearn.errors import UserError
-from peerlearn.experiment.resolve import Given, resolve
+from peerlearn.experiment.identity import differences
+from peerlearn.experiment.precision import settle_precision
+from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.vocabulary import refuse_unused
 from peerlearn.paper.scales import seeds_at, settings_at
 from peerlearn.paper.tables import PLACES, USUAL, Line, Table
-from peerlearn.records.folder import run_path
+from peerlearn.records.folder import run_path, shown
+from peerlearn.records.read import RunRecord
+from peerlearn.records.schema import MACHINE
 from peerlearn.studies.grid import Wish
 
 Place = tuple[str, int]  # data set and memory
@@ -42,23 +47,21 @@ class Planned:
         line: the row.
         place: of the published figure.
         wishes: one for each seed.
+        scale: at which they are made, and the settings in which they leave it.
+        as_published: whether no setting is another than that of the paper; the profile may be.
     """
 
     line: Line
     place: Place
     wishes: tuple[Wish, ...]
+    scale: str
+    as_published: bool
 
     @property
     def at(self) -> Place:
         """The data set and memory of the runs."""
         run = self.wishes[0].run
         return run.data, run.memory
-
-    @property
-    def as_published(self) -> bool:
-        """Whether no setting is another than that of the row in the paper; the profile may be."""
-        run, own = self.wishes[0].run, {*self.line.settings, "profile"}
-        return {*run.variant} <= own and ("memory" in own or self.at == self.place)
 
     @property
     def keys(self) -> dict[int, str]:
@@ -68,6 +71,8 @@ class Planned:
 
 def planned(asked: Asked) -> list[Planned]:
     """Every row of a table with its runs, all settings known and checked."""
+    if any(item.name == "seed" for item in asked.given):
+        raise UserError("--seed: a table has several; say --seeds 7")
     found = [
         _planned(asked, line, place) for place in asked.table.places for line in asked.table.lines
     ]
@@ -79,17 +84,53 @@ def planned(asked: Asked) -> list[Planned]:
 
 def _planned(asked: Asked, line: Line, place: Place) -> Planned:
     data, memory = asked.instead or place
-    where = f"--scale {asked.scale}"
-    shortened = settings_at(asked.scale, line.method, data, memory)
-    settings = {"data": data, **shortened, **line.settings}
-    given = (
-        *(Given(name, value, "file", where) for name, value in settings.items()),
-        *asked.given,
+    shortened = {"data": data, **settings_at(asked.scale, line.method, data, memory)}
+    # a row's own settings are as good as flags: another flag cannot change what its name says
+    plain = (
+        *(Given(name, v, "file", f"--scale {asked.scale}") for name, v in shortened.items()),
+        *(Given(name, v, "flag", f"the row {line.label}") for name, v in line.settings.items()),
     )
-    run = resolve(line.method, given)
+    run = resolve(line.method, (*plain, *asked.given))
+    profile = tuple(item for item in asked.given if item.name == "profile")
+    changed = _changed(run, resolve(line.method, (*plain, *profile)))
     seeds = asked.seeds or seeds_at(asked.scale, line.method)
-    wishes = [Wish(line.method, given, seed, run.with_seed(seed)) for seed in seeds]
-    return Planned(line, place, tuple(wishes))
+    given = (*plain, *asked.given)
+    return Planned(
+        line,
+        place,
+        tuple(Wish(line.method, given, seed, run.with_seed(seed)) for seed in seeds),
+        ", ".join([asked.scale, *(f"{name}={shown(v):.40}" for name, v in changed.items())]),
+        asked.scale == "paper" and not changed and asked.instead is None,
+    )
+
+
+def _changed(run: Resolved, plain: Resolved) -> dict[str, Any]:
+    """The settings that decide numbers in which a run leaves another."""
+    changed = [
+        key
+        for key in {**plain.values, **run.values}
+        if key not in MACHINE and run.values.get(key) != plain.values.get(key)
+    ]
+    return {key.rpartition(".")[2]: run.values.get(key) for key in changed}
+
+
+def settled(found: Sequence[Planned], out: Path) -> tuple[list[Planned], list[str]]:
+    """Rows whose runs have chosen their precision, and a line for each choice."""
+    runs, lines = settle_precision([wish.run for one in found for wish in one.wishes], out)
+    chosen = iter(runs)
+    return [
+        replace(one, wishes=tuple(w._replace(run=next(chosen)) for w in one.wishes))
+        for one in found
+    ], lines
+
+
+def of_run(wish: Wish, found: RunRecord) -> RunRecord:
+    """A record, once it is seen to be of the run that its place says."""
+    if differ := differences(found.config, wish.run):
+        raise UserError(
+            f"{found.folder}: is another run than this table has there: {differ}; leave it out"
+        )
+    return found
 
 
 def wishes_of(found: Iterable[Planned]) -> list[Wish]:
@@ -99,13 +140,20 @@ def wishes_of(found: Iterable[Planned]) -> list[Wish]:
 
 
 def narrowed(table: Table, data: Sequence[str], memories: Sequence[int]) -> Table:
-    """The table on these data sets and memory sizes alone."""
-    places = [p for p in table.places if not data or p[0] in data]
-    places = [p for p in places if not memories or p[1] in memories]
+    """The table on these data sets and memory sizes alone; each must be one of its own."""
+    known = ", ".join(f"{name} {memory}" for name, memory in table.places)
+    for wanted, column in ((data, 0), (memories, 1)):
+        for one in wanted:
+            if one not in [place[column] for place in table.places]:
+                raise UserError(f"{table.name}: the paper has no {one}; choose from {known}")
+    places = [
+        place
+        for place in table.places
+        if (not data or place[0] in data) and (not memories or place[1] in memories)
+    ]
     if not places:
-        known = ", ".join(f"{name} {memory}" for name, memory in table.places)
-        wanted = " ".join([*data, *map(str, memories)])
-        raise UserError(f"{table.name}: the paper has no {wanted}; choose from {known}")
+        asked = " ".join([*data, *map(str, memories)])
+        raise UserError(f"{table.name}: the paper has no {asked}; choose from {known}")
     return replace(table, places=tuple(places))
 
 
