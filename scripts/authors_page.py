@@ -62,4 +62,4 @@ def _mean(values: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
-    print(table(read_runs(Path(sys.argv[1]) if len(sys.argv) > 1 else HOME / "authors")))
+    print(table(read_runs(Path(sys.argv[1]) if len(sys.argv) > 1 else HOME / "authors-ours.json")))

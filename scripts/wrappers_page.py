@@ -1,4 +1,4 @@
-"""What docs/results/wrappers.md shows of the records in docs/results/wrappers: tables, a picture.
+"""What docs/results/wrappers.md shows of the records beside it: tables, a picture.
 
     python scripts/wrappers_page.py        # writes both anew, between the marks in the page
 
@@ -58,11 +58,11 @@ def tables(runs: Sequence[RunRecord]) -> str:
 
 
 def _row(one: Series, by_name: dict[str, Series]) -> list[str]:
-    alone = by_name[one.base]
-    times = computing(one) / computing(alone)
+    alone = by_name.get(one.base)
+    times = f"{computing(one) / computing(alone):.1f}x" if alone else NOTHING
     gains = [_gain(one, by_name.get(f"{one.base}{rival}")) for rival in RIVALS]
     metrics = [_mean(one, metric) for metric in ("AA", "LA", "RF")]
-    return [one.method, str(len(one.done)), *metrics, f"{times:.1f}x", *gains]
+    return [one.method, str(len(one.done)), *metrics, times, *gains]
 
 
 def computing(one: Series) -> float:
@@ -99,7 +99,7 @@ def picture(runs: Sequence[RunRecord]) -> str:
 
 def main() -> None:
     """Write page and picture."""
-    runs = read_runs(HOME / "wrappers")
+    runs = read_runs(HOME / "wrappers.json")
     page = (HOME / "wrappers.md").read_text(encoding="utf-8")
     before, _, rest = page.partition(START)
     after = rest.partition(END)[2]

@@ -17,6 +17,10 @@ from command import VARIANT, command, folder, run_small, run_small_and_exit
 from peerlearn.experiment import run as running
 from peerlearn.learner import checkpoint
 from peerlearn.memory import MEMORIES
+from peerlearn.nets.flops import forward_flops
+from peerlearn.nets.resnet import ResNet18
+
+SHAPE = (3, 32, 32)
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["peerlearn.experiment.run", "peerlearn.learner.build"])
@@ -63,6 +67,9 @@ class TestTheFolder:
         assert cost["train_seconds"] > 0
         assert cost["peak_bytes"] > 1e6
         assert cost["kept_bytes"]["images"] == 20 * 3 * 32 * 32
+        passes = 100 * (cost["forward_per_image"] + 2 * cost["backward_per_image"])
+        each = forward_flops(ResNet18(10, width=1), SHAPE)
+        assert cost["flops"] == pytest.approx(passes * each)
         assert sum(summary["memory_classes"][-1]) == 20
 
     def test_steps_are_logged_with_their_losses(self, unbroken: Path) -> None:

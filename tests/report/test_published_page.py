@@ -14,7 +14,7 @@ from peerlearn.results.example import worked_example
 
 from .test_page import EVIL, Reader
 
-CORE = Path(__file__).parents[2] / "docs" / "results" / "core"
+CORE = Path(__file__).parents[2] / "docs" / "results" / "core.json"
 
 
 def with_row(row: str) -> Reproduction:

@@ -9,7 +9,7 @@ from peerlearn.results.formats import render
 from peerlearn.studies.grid_file import from_file
 
 HOME = Path(__file__).parents[2]
-RECORDS = HOME / "docs" / "results" / "core"
+RECORDS = HOME / "docs" / "results" / "core.json"
 
 
 @pytest.fixture(scope="module")

@@ -180,7 +180,7 @@ def test_a_table_is_made_in_parts_and_shown_from_what_is_there(
     assert left["rows"] == whole["rows"]
 
 
-CORE = Path(__file__).parents[2] / "docs" / "results" / "core"
+CORE = Path(__file__).parents[2] / "docs" / "results" / "core.json"
 SHOWN = ["--scale", "lite", "--only", "er", "--data", "cifar10", "--memory", "500", "--show"]
 
 
@@ -204,7 +204,7 @@ class TestFromFiles:
             if run["config"]["method"] == "er" and run["config"]["seed"] == 0
         )  # fmt: skip
 
-    def test_a_table_from_a_file_is_that_from_folders(
+    def test_runs_are_found_in_files(
         self, tmp_path: Path, exported: dict[str, Any], capsys: pytest.CaptureFixture[str]
     ) -> None:
         capsys.readouterr()

@@ -23,6 +23,7 @@ from peerlearn.experiment.resolve import Resolved
 from peerlearn.experiment.settings import ProbeSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.leases import Lease
+from peerlearn.nets.flops import forward_flops
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.read import checked, damaged
 from peerlearn.records.schema import PROBES, Config, Saved
@@ -204,6 +205,8 @@ class _Run:
         asked = {name.partition(".")[2]: config.settings[name] for name in PROBES}
         epochs = config.settings["stream.epochs"]
         self.probes = Probes(ProbeSettings(**asked), learner, stream, epochs, folder)
+        shape = self.stream.test_sets[0].x.shape[1:]
+        self.flops = forward_flops(self.learner.peers[0].model.net, shape)  # of an image
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
         self.peak = 0
@@ -306,6 +309,7 @@ class _Run:
                 "eval_seconds": self.eval_seconds,
                 "peak_bytes": self.peak or None,  # not known on every system
                 "kept_bytes": self.learner.kept_bytes,
+                "flops": self.flops * (cost["forward_images"] + 2 * cost["backward_images"]),
             },
             memory_classes=self.memory_classes,
         )

@@ -132,6 +132,7 @@ class Cost(Record):
     eval_seconds: Number = None
     peak_bytes: Number = None
     kept_bytes: Number = None  # images, extras and networks together
+    flops: Number = None  # of all passes while learning, a backward one as two forward ones
 
     @model_validator(mode="before")
     @classmethod
