@@ -2,7 +2,8 @@
 PY ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
-BESIDE := tests/studies tests/devices tests/test_promises.py tests/test_settings_matter.py
+BESIDE := tests/studies tests/devices tests/report tests/analysis tests/test_promises.py \
+	tests/test_settings_matter.py
 DEMO := er er+ccldc --data mini --memory 200 --train-per-class 120
 
 .PHONY: demo test fuzz docs clean
