@@ -53,7 +53,7 @@ def reliability(probabilities: Tensor, y: Tensor, bins: int = BINS) -> Reliabili
 
 def find(runs: Runs) -> Found:
     """A line for each run, and the diagonal."""
-    lines = [Curve(name="as sure as right", x=[0.0, 1.0], y=[0.0, 1.0])]
+    lines = []
     facts: dict[str, float] = {}
     for run in runs.trained():
         need_logits(run)
@@ -68,5 +68,7 @@ def find(runs: Runs) -> Found:
             f"{run.name}: mean confidence": float((found.share * found.confidence).sum()),
             f"{run.name}: accuracy": float((found.share * found.accuracy).sum()),
         }
+    diagonal = Curve(name="as sure as right", x=[0.0, 1.0], y=[0.0, 1.0])  # last: runs keep colours
+    lines.append(diagonal)
     panel = Lines(title="Reliability", x="confidence", y="accuracy", lines=lines)
     return Found(facts, [panel])
