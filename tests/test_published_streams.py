@@ -25,7 +25,9 @@ from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.settings import STREAMS, StreamName
 from peerlearn.experiment.vocabulary import refuse_unused
 from peerlearn.records.folder import run_path
+from peerlearn.records.read import read_runs
 from peerlearn.records.schema import Config
+from peerlearn.results.compare import compare
 from peerlearn.stream import (
     ClassStream,
     GaussianStream,
@@ -645,3 +647,24 @@ def test_a_run_of_before_streams_had_names_is_reused(
     assert (len([*tmp_path.rglob("summary.json")]), file.read_bytes()) == (1, before)
     found = resolve("er", read_file(file))
     assert own_of(found) == {"name": "class", "blur": 0.1}
+
+
+def test_tasks_that_differ_in_size_are_told_apart_in_the_record(tmp_path: Path) -> None:
+    words = ["run", "er", *SMALL, "--threads", "1", "--out", str(tmp_path)]
+    assert cli.main([*words, "--stream", "si-blurry"]) == 0
+    (run,) = read_runs(tmp_path)
+    sizes = run.accuracy.task_sizes
+    assert sum(sizes) == 10
+    assert len({*sizes}) > 1
+    named = [run.classes_of(task).split(", ") for task in range(5)]
+    assert [len(names) for names in named] == sizes
+    assert [name for names in named for name in names] == run.accuracy.class_names
+    (group,) = compare([run])
+    assert group.series[0].chance == tuple(1 / sum(sizes[: k + 1]) for k in range(5))
+    assert cli.main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+
+
+def test_the_record_of_equal_tasks_is_what_it_was(tmp_path: Path) -> None:
+    assert cli.main(["run", "er", *SMALL, "--threads", "1", "--out", str(tmp_path)]) == 0
+    (file,) = tmp_path.rglob("accuracy.json")
+    assert "task_sizes" not in json.loads(file.read_text())

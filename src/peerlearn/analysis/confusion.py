@@ -32,13 +32,13 @@ def find(runs: Runs) -> Found:
     facts: dict[str, float | None] = {}
     panels = []
     for run in runs.trained():
-        classes, tasks = run.stream.info.num_classes, len(run.stream)
+        classes = run.stream.info.num_classes
         if classes > MOST_PARTS:
             raise UserError(f"{run.name}: {classes} classes are more than a matrix can show")
         tests = run.stream.test_sets
         x, y = torch.cat([t.x for t in tests]), torch.cat([t.y for t in tests])
         said = run.learner.predict(x).cpu()
-        last = classes - classes // tasks  # the first class of the last task
+        last = classes - run.stream.task_sizes[-1]  # the first class of the last task
         facts |= {
             f"{run.name}: accuracy": _share(said == y),
             f"{run.name}: answers of the last task": _share(said >= last),

@@ -30,6 +30,7 @@ from peerlearn.records.schema import PROBES, Config, Saved
 from peerlearn.runtime import available_threads, keep_freed_memory, peak_memory, reset_peak_memory
 from peerlearn.storage import Log
 from peerlearn.stream.base import Stream
+from peerlearn.stream.dataset import DatasetStream
 
 LOG_EVERY = 10  # batches between lines of steps.jsonl
 CHECKPOINT_SECONDS = 60.0
@@ -291,7 +292,10 @@ class _Run:
     def _write_accuracy(self) -> None:
         self._hold()
         classes = self.stream.info.num_classes // len(self.stream.tasks)
-        self.folder.write_accuracy(self.stream.class_names, classes, self.scores.to_lists())
+        sizes = self.stream.task_sizes if isinstance(self.stream, DatasetStream) else ()
+        differ = sizes if len({*sizes}) > 1 else ()
+        matrices = self.scores.to_lists()
+        self.folder.write_accuracy(self.stream.class_names, classes, matrices, differ)
 
     def _write_results(self, status: str) -> dict[str, Any]:
         self._hold()

@@ -183,10 +183,18 @@ class RunFolder:
         })  # fmt: skip
 
     def write_accuracy(
-        self, class_names: Sequence[str], classes_per_task: int, matrices: Mapping[str, Any]
+        self,
+        class_names: Sequence[str],
+        classes_per_task: int,
+        matrices: Mapping[str, Any],
+        task_sizes: Sequence[int] = (),
     ) -> None:
-        """Write the matrices: "ensemble", "peers", "ncm" and, of slow copies, "answers"."""
+        """Write the matrices: "ensemble", "peers", "ncm" and, of slow copies, "answers".
+
+        task_sizes: classes at home in each task, where tasks differ in that.
+        """
         head = {"class_names": class_names, "classes_per_task": classes_per_task}
+        head |= {"task_sizes": list(task_sizes)} if task_sizes else {}
         self._write_json("accuracy.json", {"schema": ACCURACY_SCHEMA, **head, **matrices})
 
     def write_environment(self, facts: Mapping[str, Any]) -> None:

@@ -189,8 +189,8 @@ class RunRecord:
 
     def classes_of(self, task: int) -> str:
         """The names of a task's classes, in one line."""
-        first = task * self.accuracy.classes_per_task
-        return ", ".join(self.accuracy.class_names[first : first + self.accuracy.classes_per_task])
+        first, end = (self.accuracy.classes_until(k) for k in (task, task + 1))
+        return ", ".join(self.accuracy.class_names[first:end])
 
 
 def read_runs(roots: Path | Iterable[Path]) -> list[RunRecord]:

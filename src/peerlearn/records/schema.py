@@ -214,9 +214,14 @@ class Accuracy(Matrices):
 
     class_names: Annotated[list[str], Field(max_length=MOST_CLASSES, fail_fast=True)] = []
     classes_per_task: Annotated[int, Field(ge=1, le=MOST_CLASSES)] = 1
+    task_sizes: Annotated[list[Count], Field(max_length=MOST_TASKS)] = []  # where they differ
     ensemble: Triangle = ()
     peers: Triangles = []
     ncm: Triangle | None = None
+
+    def classes_until(self, task: int) -> int:
+        """How many classes are at home in the tasks before this one."""
+        return sum(self.task_sizes[:task]) if self.task_sizes else task * self.classes_per_task
 
 
 class Step(Record):

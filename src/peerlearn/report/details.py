@@ -99,8 +99,8 @@ def memory(group: Group) -> Html | None:
     items = []
     for series in group.series:
         bars = mean_memory(series)
-        if not any(map(any, bars)):
-            continue
+        if not any(map(any, bars)) or series.drawn[0].accuracy.task_sizes:
+            continue  # tasks that differ in size differ from seed to seed: there is no mean of them
         parts, slots = max(1, series.drawn[0].accuracy.classes_per_task), len(bars[0])
         if max(len(bars), slots // parts) > MOST_TASKS:
             items.append(too_many(max(len(bars), slots // parts)))

@@ -116,7 +116,7 @@ class Series:
         if not longest.class_names:
             return ()
         whole = len(longest.class_names)
-        return tuple(1 / min(whole, step * longest.classes_per_task) for step in steps)
+        return tuple(1 / min(whole, longest.classes_until(step)) for step in steps)
 
     @property
     def chance_at_end(self) -> float | None:

@@ -90,8 +90,8 @@ class DatasetStream:
         self._num_tasks, self._per_task = num_tasks, num_classes // num_tasks
         self._order = class_order(num_classes, seed)
         self._slot = torch.tensor(self._order).argsort()  # (C,): class id -> label in the stream
-        self._sizes = self._classes_by_task()
-        homes = [t for t, size in enumerate(self._sizes) for _ in range(size)]
+        self.task_sizes = self._classes_by_task()
+        homes = [t for t, size in enumerate(self.task_sizes) for _ in range(size)]
         self._homes = torch.tensor(homes)  # (C,): label -> task
         self.info = StreamInfo(
             num_classes=num_classes,
@@ -133,11 +133,11 @@ class DatasetStream:
     def card(self) -> str:
         """Return the protocol on a card: what streams by, and what the learner is told."""
         train, test, name = self.dataset
-        groups = torch.tensor(self._order).split(self._sizes)
+        groups = torch.tensor(self._order).split(self.task_sizes)
         height, width = train.x.shape[2:]
         return on_card(
             stream=f"{name}, {self.kind}, every image {self._times}, seed {self.seed}",
-            classes=f"{len(self._order)}, in {len(self)} tasks of {_span(self._sizes)}",
+            classes=f"{len(self._order)}, in {len(self)} tasks of {_span(self.task_sizes)}",
             images=f"{len(train)} to train, {len(test)} to test, {height} x {width} pixels",
             batches=f"{sum(map(len, self))} of {self.batch_size}; {_span(map(len, self))} per task",
             blur=self._blur_in_words(),
