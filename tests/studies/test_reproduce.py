@@ -198,11 +198,18 @@ class TestFromFiles:
         words = ["reproduce", "aa", *SHOWN, "--json", "--out", str(tmp_path / "none")]
         return cli.main([*words, "--runs", str(tmp_path / "changed.json"), *more])
 
-    def run_of(self, exported: dict[str, Any]) -> dict[str, Any]:
+    def run_of(self, exported: dict[str, Any], seed: int = 0) -> dict[str, Any]:
         return next(
             run for run in exported["runs"]
-            if run["config"]["method"] == "er" and run["config"]["seed"] == 0
+            if run["config"]["method"] == "er" and run["config"]["seed"] == seed
         )  # fmt: skip
+
+    def test_metrics_that_are_not_those_of_the_accuracies_are_refused(
+        self, tmp_path: Path, exported: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.run_of(exported)["summary"]["AA"] = 0.9
+        assert self.show(tmp_path, exported) == 2
+        assert "its metrics are not those of the accuracies" in capsys.readouterr().err
 
     def test_runs_are_found_in_files(
         self, tmp_path: Path, exported: dict[str, Any], capsys: pytest.CaptureFixture[str]
@@ -224,7 +231,8 @@ class TestFromFiles:
     def test_two_records_that_contradict_each_other_are_refused(
         self, tmp_path: Path, exported: dict[str, Any], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        self.run_of(exported)["summary"]["AA"] = 0.9
+        own, other = self.run_of(exported), self.run_of(exported, seed=1)
+        own["accuracy"], own["summary"] = other["accuracy"], {**other["summary"], "seed": 0}
         assert self.show(tmp_path, exported, str(CORE)) == 2
         assert "but different numbers; give only one of the two" in capsys.readouterr().err
 

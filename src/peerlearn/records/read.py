@@ -265,14 +265,19 @@ def read_finished(folder: Path, tasks: int) -> Summary | None:
     accuracy, path = read_accuracy(folder), folder / "accuracy.json"
     if len(accuracy.ensemble) != tasks:
         raise damaged(path, f"{len(accuracy.ensemble)} of {tasks} tasks are there")
+    if not consistent(summary, accuracy):
+        raise damaged(path, "its accuracies are not those of summary.json")
+    return summary
+
+
+def consistent(summary: Summary, accuracy: Accuracy) -> bool:
+    """Whether the metrics of a run are those of its matrices."""
     stated = [summary.metrics, *summary.peers, summary.ncm or {}]
     matrices = [accuracy.ensemble, *filter(None, accuracy.peers), accuracy.ncm or ()]
     names = {*summary.answers, *accuracy.answers}
     stated += [summary.answers.get(name, {}) for name in names]
     matrices += [accuracy.answers.get(name, ()) for name in names]
-    if len(stated) != len(matrices) or not all(map(_agree, stated, matrices)):
-        raise damaged(path, "its accuracies are not those of summary.json")
-    return summary
+    return len(stated) == len(matrices) and all(map(_agree, stated, matrices))
 
 
 def _agree(metrics: Mapping[str, float | None], matrix: Matrix) -> bool:

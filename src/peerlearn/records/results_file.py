@@ -24,6 +24,7 @@ from peerlearn.records.read import (
     check_schema,
     checked,
     config_in,
+    consistent,
     mapping_in,
     memory_classes_in,
     summary_in,
@@ -106,7 +107,9 @@ def _run(path: Path, number: int, entry: object) -> RunRecord:
     memory_classes_in(place, parts["summary"], _damaged)
     if summary.status != "done":
         raise _damaged(place, f"status is {summary.status}, not done")
-    accuracy_in(Path(f"{where}, accuracy"), parts["accuracy"], _damaged)
+    accuracy = accuracy_in(Path(f"{where}, accuracy"), parts["accuracy"], _damaged)
+    if not consistent(summary, accuracy):
+        raise _damaged(place, "its metrics are not those of the accuracies")
     place = Path(f"{where}, environment")
     environment = checked(place, Environment, parts["environment"], _damaged)
     parts["environment"] = environment.model_dump(exclude_unset=True)
@@ -185,7 +188,7 @@ def _exported(run: RunRecord, path: Path) -> RunRecord:
     parts = {
         "config": {"schema": SCHEMA, **config.model_dump()},
         "environment": _without_folders(environment),
-        "accuracy": {"schema": ACCURACY_SCHEMA, **run.accuracy.model_dump()},
+        "accuracy": {"schema": ACCURACY_SCHEMA, **run.accuracy.model_dump(exclude_unset=True)},
         "summary": {name: v for name, v in run.part("summary").items() if name != "variant"},
     }
     return RunRecord(run_path(path, config), config, run.summary, parts=parts)
