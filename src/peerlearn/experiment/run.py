@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -206,8 +206,6 @@ class _Run:
         asked = {name.partition(".")[2]: config.settings[name] for name in PROBES}
         epochs = config.settings["stream.epochs"]
         self.probes = Probes(ProbeSettings(**asked), learner, stream, epochs, folder)
-        shape = self.stream.test_sets[0].x.shape[1:]
-        self.flops = forward_flops(self.learner.peers[0].model.net, shape)  # of an image
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
         self.peak = 0
@@ -297,6 +295,12 @@ class _Run:
         matrices = self.scores.to_lists()
         self.folder.write_accuracy(self.stream.class_names, classes, matrices, differ)
 
+    @cached_property
+    def _flops(self) -> int:
+        """Of a forward pass of one image."""
+        shape = self.stream.test_sets[0].x.shape[1:]
+        return forward_flops(self.learner.peers[0].model.net, shape)
+
     def _write_results(self, status: str) -> dict[str, Any]:
         self._hold()
         cost = self.learner.cost
@@ -313,7 +317,7 @@ class _Run:
                 "eval_seconds": self.eval_seconds,
                 "peak_bytes": self.peak or None,  # not known on every system
                 "kept_bytes": self.learner.kept_bytes,
-                "flops": self.flops * (cost["forward_images"] + 2 * cost["backward_images"]),
+                "flops": self._flops * (cost["forward_images"] + 2 * cost["backward_images"]),
             },
             memory_classes=self.memory_classes,
         )
