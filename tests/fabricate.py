@@ -1,12 +1,14 @@
 """Run folders as `peerlearn run` leaves them: made-up accuracies through the real writer."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from peerlearn import documents
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import summarise
 from peerlearn.records.folder import RunFolder, run_path
@@ -210,3 +212,16 @@ def runs_root(tmp_path: Path) -> Path:
         for seed in (0, 1):
             fabricate(tmp_path / "runs", method, seed=seed)
     return tmp_path / "runs"
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often a file of each name is read from now on."""
+    names: Counter[str] = Counter()
+    read_bytes = documents.read_bytes
+
+    def read_counted(path: Path, most: int | None = None) -> bytes:
+        names[path.name] += 1
+        return read_bytes(path, most)
+
+    monkeypatch.setattr(documents, "read_bytes", read_counted)
+    return names

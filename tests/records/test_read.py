@@ -3,15 +3,14 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from fabricate import opened
 
 from peerlearn import documents
-from peerlearn.documents import read_text
 from peerlearn.errors import UserError
 from peerlearn.records import read
 from peerlearn.records.read import RunRecord, read_config, read_runs
@@ -136,18 +135,6 @@ def test_a_wrong_value_is_named_with_its_file(
     with pytest.raises(UserError) as raised:
         read_all(folder)
     assert f"{folder / name}: {fault}" in str(raised.value)
-
-
-def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a file of each name is read from now on."""
-    names: Counter[str] = Counter()
-
-    def read_counted(path: Path, most: int) -> str:
-        names[path.name] += 1
-        return read_text(path, most)
-
-    monkeypatch.setattr(read, "read_text", read_counted)
-    return names
 
 
 def test_a_table_opens_only_settings_and_summaries(

@@ -2,16 +2,13 @@
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fabricate import record
+from fabricate import opened, record
 
-from peerlearn.documents import read_text
-from peerlearn.records import read
 from peerlearn.records.read import read_runs
 from peerlearn.report import detail, render
 from peerlearn.report.detail import LIMITS, Limit, choose_detail, leading
@@ -20,18 +17,6 @@ from peerlearn.results.series import Group
 
 Fabricate = Callable[..., Path]
 RATES = [round(0.001 * k, 3) for k in range(1, 21)]
-
-
-def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a file of each name is read from now on."""
-    names: Counter[str] = Counter()
-
-    def read_counted(path: Path, most: int) -> str:
-        names[path.name] += 1
-        return read_text(path, most)
-
-    monkeypatch.setattr(read, "read_text", read_counted)
-    return names
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,13 @@
 """peerlearn reproduce: a table or figure of the paper, published beside measured."""
 
 import argparse
-import json
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peerlearn.cli.parsing import Commands, add_command, load_plugins, path
-from peerlearn.cli.sweep import add_execution, add_part, means_of, part_of
+from peerlearn.cli.sweep import add_execution, add_part, make_runs, part_of, show_plan
 from peerlearn.errors import UserError
 from peerlearn.paper.scales import SCALES
 from peerlearn.paper.tables import EXAMPLE, TABLES, table
@@ -136,17 +134,10 @@ def _plans(wanted: "Sequence[Asked]", out: Path) -> "list[list[Planned]]":
 
 def _make(args: argparse.Namespace, found: "Sequence[Planned]") -> int:
     """Finish the runs, or say what that would take; the exit code."""
-    from peerlearn.studies.job import Job, Place
-    from peerlearn.studies.many import carry_out, dry_run, dry_text
     from peerlearn.studies.reproduce import wishes_of
 
-    place = Place(args.out, args.root, args.plugins)
-    jobs = [Job(wish, place) for wish in part_of(args.part, wishes_of(found))]
-    if args.dry_run:
-        plan = dry_run(jobs, means_of(args))
-        print(json.dumps(plan, indent=1) if args.json else dry_text(plan))
-        return 1 if plan["total"]["faults"] else 0
-    return carry_out(jobs, means_of(args), shlex.join(["peerlearn", *args.typed])).code
+    wishes = part_of(args.part, wishes_of(found))
+    return show_plan(args, wishes) if args.dry_run else make_runs(args, wishes).code
 
 
 def _runs_there(

@@ -19,7 +19,8 @@ from peerlearn.units import printable
 
 if TYPE_CHECKING:
     from peerlearn.studies.grid import Grid, Wish
-    from peerlearn.studies.many import Means
+    from peerlearn.studies.job import Job
+    from peerlearn.studies.many import Means, Outcome
 
 ABOUT = "many runs, side by side; a second call does only what is missing"
 MOST_JOBS = 4096
@@ -89,26 +90,45 @@ def act(args: argparse.Namespace) -> int:
         return 0
 
     from peerlearn.experiment.precision import settle_precision
-    from peerlearn.studies.job import Job, Place
-    from peerlearn.studies.many import carry_out, dry_run, dry_text
 
-    wishes, means = part_of(args.part, grid.runs()), means_of(args)
+    wishes = part_of(args.part, grid.runs())
     runs, choices = settle_precision([wish.run for wish in wishes], args.out)
     for choice in choices:
         print(printable(choice), file=sys.stderr)
-    place = Place(args.out, args.root, args.plugins)
-    jobs = [Job(wish._replace(run=run), place) for wish, run in zip(wishes, runs, strict=True)]
+    wishes = [wish._replace(run=run) for wish, run in zip(wishes, runs, strict=True)]
     if args.dry_run:
-        found = dry_run(jobs, means)
-        print(json.dumps(found, indent=1) if args.json else dry_text(found))
-        return 1 if found["total"]["faults"] else 0
-    outcome = carry_out(jobs, means, shlex.join(["peerlearn", *args.typed]))
+        return show_plan(args, wishes)
+    outcome = make_runs(args, wishes)
     if args.json:
         print(json.dumps(outcome.to_json(), indent=1))
     elif not outcome.stopped and (outcome.done or outcome.before):
         out = printable(str(args.out))
         print(f"peerlearn table {out}    shows the results, peerlearn report {out} a page")
     return outcome.code
+
+
+def show_plan(args: argparse.Namespace, wishes: "Sequence[Wish]") -> int:
+    """Say what the runs would take; the exit code."""
+    from peerlearn.studies.many import dry_run, dry_text
+
+    found = dry_run(_jobs_of(args, wishes), means_of(args))
+    print(json.dumps(found, indent=1) if args.json else dry_text(found))
+    return 1 if found["total"]["faults"] else 0
+
+
+def make_runs(args: argparse.Namespace, wishes: "Sequence[Wish]") -> "Outcome":
+    """Finish the runs."""
+    from peerlearn.studies.many import carry_out
+
+    command = shlex.join(["peerlearn", *args.typed])
+    return carry_out(_jobs_of(args, wishes), means_of(args), command)
+
+
+def _jobs_of(args: argparse.Namespace, wishes: "Sequence[Wish]") -> "list[Job]":
+    from peerlearn.studies.job import Job, Place
+
+    place = Place(args.out, args.root, args.plugins)
+    return [Job(wish, place) for wish in wishes]
 
 
 def means_of(args: argparse.Namespace) -> "Means":

@@ -24,8 +24,8 @@ from peerlearn.experiment.settings import ProbeSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.leases import Lease
 from peerlearn.nets.flops import forward_flops
+from peerlearn.records.document import checked, damaged
 from peerlearn.records.folder import RunFolder
-from peerlearn.records.read import checked, damaged
 from peerlearn.records.schema import PROBES, Config, Saved
 from peerlearn.runtime import available_threads, keep_freed_memory, peak_memory, reset_peak_memory
 from peerlearn.storage import Log

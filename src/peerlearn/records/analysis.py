@@ -5,16 +5,14 @@ for a paper, needs to know the kinds and nothing of the analyses.
 """
 
 import base64
-import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from peerlearn.errors import UserError
-from peerlearn.records.read import check_schema, checked, mapping_in
-from peerlearn.records.schema import Number, Record, Values, without_nan
-from peerlearn.storage import replace_file
+from peerlearn.records.document import read_document, write_document
+from peerlearn.records.schema import Number, Record, Values
 
 ANALYSIS_SCHEMA = 1
 MOST_BYTES = 1 << 26
@@ -149,23 +147,12 @@ class Analysis(Record):
 
 def read_analysis(path: Path) -> Analysis:
     """What an analysis/NAME.json says."""
-    content = mapping_in(path, MOST_BYTES, refuse=_damaged)
-    check_schema(path, content, (ANALYSIS_SCHEMA,), _damaged)
-    return checked(path, Analysis, content, _damaged)
+    return read_document(path, Analysis, ANALYSIS_SCHEMA, MOST_BYTES, _damaged)
 
 
 def write_analysis(path: Path, analysis: Analysis) -> None:
-    """Write an analysis/NAME.json; a crash at any moment leaves the old one whole."""
-    content = {"schema": ANALYSIS_SCHEMA, **without_nan(analysis.model_dump())}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, json.dumps(content) + "\n", shared=True)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise UserError(
-            f"{path}: cannot be written ({why}); free space or rights there, then repeat the same "
-            "command"
-        ) from error
+    """Write an analysis/NAME.json."""
+    write_document(path, analysis, ANALYSIS_SCHEMA, indent=None, new_folder=True)
 
 
 def _damaged(path: Path, what: str) -> UserError:

@@ -14,7 +14,8 @@ import yaml
 from peerlearn.documents import Unreadable, from_json, read_bytes, read_text
 from peerlearn.errors import UserError
 from peerlearn.leases import Lease, leased
-from peerlearn.records.read import MissingError, read_config, read_finished
+from peerlearn.records.document import MissingError
+from peerlearn.records.read import read_config, read_finished
 from peerlearn.records.schema import ACCURACY_SCHEMA, SCHEMA, Config, Summary, without_nan
 from peerlearn.settings import nest
 from peerlearn.storage import Log, replace_file

@@ -3,12 +3,11 @@
 import math
 import os
 import re
-import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -23,6 +22,17 @@ from peerlearn.documents import (
 from peerlearn.errors import UserError
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import MAIN, summarise
+from peerlearn.records.document import (
+    MissingError,
+    R,
+    Refuse,
+    brief,
+    check_schema,
+    checked,
+    damaged,
+    mapping_in,
+    text_in,
+)
 from peerlearn.records.schema import (
     ACCURACY_SCHEMA,
     OLD_NAMES,
@@ -33,14 +43,11 @@ from peerlearn.records.schema import (
     Matrix,
     MemoryClasses,
     Probe,
-    Record,
     Step,
     Summary,
 )
 from peerlearn.settings import flatten
 
-R = TypeVar("R", bound=Record)
-Refuse = Callable[[Path, str], UserError]  # what to say of a file, and what to do next
 LONGEST_FILES = {  # in bytes; above what the longest run writes, and read within two seconds
     "config.yaml": MOST_YAML_BYTES,
     "summary.json": 1 << 23,
@@ -48,20 +55,10 @@ LONGEST_FILES = {  # in bytes; above what the longest run writes, and read withi
     "environment.json": 1 << 20,
 }
 MOST_STEPS = 10_000  # lines of a log that are looked at, evenly spread over a longer one
-BRIEF = reprlib.Repr()
-BRIEF.maxstring = BRIEF.maxother = 60
 SEED = re.compile(r"^((?:  )?seed: )(0|[1-9]\d{0,14})$", re.MULTILINE)  # as we write it
 MARKS = (2**52 + 1, 2**52 + 2)
 ANSWER = "collaboration.answer"
 ROUNDING = 1e-9  # metrics closer than this are equal
-
-
-def damaged(path: Path, what: str) -> UserError:
-    """What to say of a file that cannot be taken."""
-    return UserError(
-        f"{path}: {what}; restore it, or delete {path.parent} "
-        "and repeat its `peerlearn run` command"
-    )
 
 
 @dataclass(frozen=True)
@@ -407,82 +404,9 @@ def _content(path: Path, *, optional: bool = False) -> dict[str, Any]:
     return mapping_in(path, LONGEST_FILES[path.name], optional=optional)
 
 
-def mapping_in(
-    path: Path, most: int, *, optional: bool = False, refuse: Refuse = damaged
-) -> dict[str, Any]:
-    """The mapping in a JSON or YAML file of at most so many bytes."""
-    try:
-        text = _text(path, most, optional=optional, refuse=refuse)
-        if text is None:
-            return {}
-        content = from_yaml(text) if path.suffix == ".yaml" else from_json(text)
-    except UnicodeDecodeError:
-        raise refuse(path, "the file is not text") from None
-    except Unreadable as error:
-        raise refuse(path, f"the file {error}") from None
-    if not isinstance(content, dict):
-        raise refuse(path, "the file holds no mapping")
-    return {str(name): value for name, value in content.items()}
-
-
-def _text(path: Path, most: int, *, optional: bool, refuse: Refuse = damaged) -> str | None:
-    """What a file holds; None for an optional one that is not there."""
-    try:
-        return read_text(path, most)
-    except (FileNotFoundError, NotADirectoryError):
-        if optional:
-            return None
-        raise MissingError(str(refuse(path, "the file is missing"))) from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); make it readable") from None
-
-
-def check_schema(
-    path: Path, content: Mapping[str, Any], known: tuple[int, ...], refuse: Refuse = damaged
-) -> None:
-    """Refuse a file whose layout is not known here."""
-    schema = content.get("schema")
-    if isinstance(schema, int) and schema > max(known):
-        newer = f"schema {brief(schema)} is newer than {max(known)}"
-        raise UserError(f"{path}: {newer}; update peerlearn")
-    if schema not in known:
-        raise refuse(path, f"schema is {brief(schema)}, not {max(known)}")
-
-
-def checked(path: Path, model: type[R], content: object, refuse: Refuse = damaged) -> R:
-    """What a file holds, once every value has been looked at."""
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in fault["loc"] if part != "metrics") or "it"
-        if fault["type"] == "value_error":
-            raise refuse(path, str(fault["ctx"]["error"])) from None
-        kinds = {"string": "a text", "int": "a whole number", "float": "a number"}
-        kinds |= {"list": "a list", "dict": "a mapping", "model": "a mapping"}
-        limits = {"greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}"}
-        limits |= {"too_long": "at most {max_length} parts", "too_short": "{min_length} parts"}
-        limits["literal_error"] = "one of {expected}"
-        want = kinds.get(fault["type"].partition("_")[0], "what it should be")
-        if fault["type"] in limits:
-            want = limits[fault["type"]].format(**fault["ctx"])
-            want = want.replace("'", "").replace(" or ", ", ")
-        got = None if fault["type"] == "missing" else fault["input"]
-        raise refuse(path, f"{name:.80} is {brief(got)}, not {want}") from None
-
-
-def brief(value: object) -> str:
-    """A value in a few characters, however large it is."""
-    return f"{BRIEF.repr(value):.60}"
-
-
-class MissingError(UserError):
-    """A file that a run must have is not there."""
-
-
 def _lines(path: Path, model: type[R], *, optional: bool) -> tuple[R, ...]:
     try:
-        text = _text(path, MOST_BYTES, optional=optional) or ""
+        text = text_in(path, MOST_BYTES, optional=optional) or ""
     except UnicodeDecodeError as error:
         raise _damaged_line(path, error.object.count(b"\n", 0, error.start)) from None
     except Unreadable as error:

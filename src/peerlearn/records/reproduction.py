@@ -1,15 +1,13 @@
 """reproduced/NAME-SCALE.json: a table of the paper, published beside measured, with verdicts."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from peerlearn.errors import UserError
-from peerlearn.records.read import check_schema, checked, mapping_in
-from peerlearn.records.schema import Count, Number, Record, without_nan
-from peerlearn.storage import replace_file
+from peerlearn.records.document import document, read_document, write_document
+from peerlearn.records.schema import Count, Number, Record
 
 REPRODUCTION_SCHEMA = 1
 FOLDER = "reproduced"  # in that of all runs
@@ -129,27 +127,17 @@ class Reproduction(Record):
 
 def read_reproduction(path: Path) -> Reproduction:
     """What a reproduced/NAME-SCALE.json says."""
-    content = mapping_in(path, MOST_BYTES, refuse=_damaged)
-    check_schema(path, content, (REPRODUCTION_SCHEMA,), _damaged)
-    return checked(path, Reproduction, content, _damaged)
+    return read_document(path, Reproduction, REPRODUCTION_SCHEMA, MOST_BYTES, _damaged)
 
 
 def write_reproduction(path: Path, found: Reproduction) -> None:
-    """Write a reproduced/NAME-SCALE.json; a crash at any moment leaves the old one whole."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, to_json(found) + "\n", shared=True)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise UserError(
-            f"{path}: cannot be written ({why}); free space or rights there, then repeat the same "
-            "command"
-        ) from error
+    """Write a reproduced/NAME-SCALE.json."""
+    write_document(path, found, REPRODUCTION_SCHEMA, new_folder=True)
 
 
 def to_json(found: Reproduction) -> str:
     """The file's content."""
-    return json.dumps({"schema": REPRODUCTION_SCHEMA, **without_nan(found.model_dump())}, indent=1)
+    return document(found, REPRODUCTION_SCHEMA)
 
 
 def _damaged(path: Path, what: str) -> UserError:

@@ -16,16 +16,13 @@ from pydantic import Field
 
 from peerlearn.documents import Unreadable, read_bytes
 from peerlearn.errors import UserError
+from peerlearn.records.document import brief, check_schema, checked, mapping_in
 from peerlearn.records.folder import run_path, variant_name
 from peerlearn.records.read import (
     RunRecord,
     accuracy_in,
-    brief,
-    check_schema,
-    checked,
     config_in,
     consistent,
-    mapping_in,
     memory_classes_in,
     summary_in,
 )

@@ -1,6 +1,5 @@
 """study.json: a search for settings, trial by trial."""
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -8,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from peerlearn.errors import UserError
-from peerlearn.records.read import check_schema, checked, mapping_in
+from peerlearn.records.document import read_document, write_document
 from peerlearn.records.schema import (
     LARGEST,
     MOST_NAMES,
@@ -18,9 +17,7 @@ from peerlearn.records.schema import (
     Record,
     Value,
     Values,
-    without_nan,
 )
-from peerlearn.storage import replace_file
 
 STUDY_SCHEMA = 1
 MOST_TRIALS = 10_000
@@ -160,22 +157,12 @@ class Study(Record):
 
 def read_study(path: Path) -> Study:
     """What a study.json says."""
-    content = mapping_in(path, MOST_STUDY_BYTES, refuse=_damaged)
-    check_schema(path, content, (STUDY_SCHEMA,), _damaged)
-    return checked(path, Study, content, _damaged)
+    return read_document(path, Study, STUDY_SCHEMA, MOST_STUDY_BYTES, _damaged)
 
 
 def write_study(path: Path, study: Study) -> None:
-    """Write a study.json; a crash at any moment leaves the old one whole."""
-    content = {"schema": STUDY_SCHEMA, **without_nan(study.model_dump())}
-    try:
-        replace_file(path, json.dumps(content, indent=1) + "\n", shared=True)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise UserError(
-            f"{path}: cannot be written ({why}); free space or rights there, then repeat the same "
-            "command"
-        ) from error
+    """Write a study.json."""
+    write_document(path, study, STUDY_SCHEMA)
 
 
 def _damaged(path: Path, what: str) -> UserError:

@@ -41,12 +41,9 @@ def show_analyses(analyses: Sequence[Analysis]) -> Html:
     return tag("div", [_article(one, k) for k, one in enumerate(analyses)], class_="stack")
 
 
-def contents(analyses: Sequence[Analysis]) -> Html | None:
-    """The ways to each, if there are several."""
-    if len(analyses) < 2:
-        return None
-    links = [tag("a", one.title, href=f"#{_key(k)}") for k, one in enumerate(analyses)]
-    return tag("ul", [tag("li", link) for link in links], class_="contents")
+def places(analyses: Sequence[Analysis]) -> list[tuple[str, str]]:
+    """The key of each on the page, and its title."""
+    return [(_key(k), one.title) for k, one in enumerate(analyses)]
 
 
 def have_images(analyses: Sequence[Analysis]) -> bool:

@@ -13,12 +13,12 @@ from peerlearn.records.analysis import Analysis
 from peerlearn.records.read import RunRecord
 from peerlearn.records.reproduction import Reproduction
 from peerlearn.report import details, figures, published
-from peerlearn.report.analyses import class_rules, contents, have_images, show_analyses
+from peerlearn.report.analyses import class_rules, have_images, places, show_analyses
 from peerlearn.report.detail import Detail, choose_detail
 from peerlearn.report.headline import hero
 from peerlearn.report.looks import Looks, assign_looks
 from peerlearn.report.markup import Child, Html, join, raw, tag
-from peerlearn.report.parts import choosing, legend
+from peerlearn.report.parts import choosing, contents, legend
 from peerlearn.report.settings import environment_tables, settings_tables
 from peerlearn.report.summary import further_table, summary_table, unfinished_table
 from peerlearn.results.compare import BEST, compare
@@ -45,12 +45,12 @@ def render(
     style, script = raw("\n".join(rules)), raw(_file("page.js"))
     sections = drawn_sections(detail, looks)
     if tables:
-        shown, aside = published.show_reproductions(tables), published.contents(tables)
+        shown, aside = published.show_reproductions(tables), contents(published.places(tables))
         after = 1 + [section.key for section, _ in sections].index(SUMMARY.key)
         section = PUBLISHED, block(PUBLISHED, shown, aside=aside, beside=False)
         sections.insert(after, section)
     if analyses:
-        shown, aside = show_analyses(analyses), contents(analyses)
+        shown, aside = show_analyses(analyses), contents(places(analyses))
         sections.append((ANALYSES, block(ANALYSES, shown, aside=aside)))
     links = [(section.key, section.name) for section, _ in sections]
     body = tag(

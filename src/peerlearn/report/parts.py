@@ -119,3 +119,11 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 def named(series: Series) -> str:
     """The name of a series, marked as unfinished if no run has come to its end."""
     return series.name if series.done else f"{series.name} (unfinished)"
+
+
+def contents(links: Sequence[tuple[str, str]]) -> Html | None:
+    """The ways to the parts of a section, by key and name, if there are several."""
+    if len(links) < 2:
+        return None
+    items = [tag("li", tag("a", name, href=f"#{key}")) for key, name in links]
+    return tag("ul", items, class_="contents")

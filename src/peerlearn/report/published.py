@@ -20,13 +20,9 @@ def show_reproductions(found: Sequence[Reproduction]) -> Html:
     return tag("div", [_article(one, k) for k, one in enumerate(found)], class_="stack")
 
 
-def contents(found: Sequence[Reproduction]) -> Html | None:
-    """The ways to each, if there are several."""
-    if len(found) < 2:
-        return None
-    names = [f"{one.name}, {one.scale}" for one in found]
-    links = [tag("a", name, href=f"#{_key(k)}") for k, name in enumerate(names)]
-    return tag("ul", [tag("li", link) for link in links], class_="contents")
+def places(found: Sequence[Reproduction]) -> list[tuple[str, str]]:
+    """The key of each on the page, and its name."""
+    return [(_key(k), f"{one.name}, {one.scale}") for k, one in enumerate(found)]
 
 
 def _key(place: int) -> str:

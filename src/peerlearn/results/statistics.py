@@ -37,9 +37,7 @@ class Paired(NamedTuple):
     @property
     def sign(self) -> int:
         """1 or -1 if the interval lies above or below zero; 0 if it holds zero or is unknown."""
-        if self.low is None or self.high is None:
-            return 0
-        return (self.low > 0) - (self.high < 0)
+        return _side(self.low, self.high)
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -83,6 +81,11 @@ def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
     return Paired(n, mean, std, low, high, p)
 
 
+def _side(low: float | None, high: float | None) -> int:
+    """On which side of zero an interval lies."""
+    return 0 if low is None or high is None else (low > 0) - (high < 0)
+
+
 def _student(freedom: float) -> float:
     """How many standard errors the interval reaches to either side."""
     from scipy.special import stdtrit
@@ -109,7 +112,7 @@ class Difference(NamedTuple):
     @property
     def sign(self) -> int:
         """1 or -1 if the interval lies above or below zero, else 0."""
-        return (self.low > 0) - (self.high < 0)
+        return _side(self.low, self.high)
 
 
 def welch(a: Known, b: Known) -> Difference:

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple
 from peerlearn.documents import from_json, read_text
 from peerlearn.errors import UserError
 from peerlearn.leases import latest, leased
-from peerlearn.records.read import MissingError, read_accuracy, read_summary
+from peerlearn.records.document import MissingError
+from peerlearn.records.read import read_accuracy, read_summary
 from peerlearn.storage import replace_file
 
 ERROR_LOG = "error.log"  # in the folder of a run that was given up: the last lines of its process
