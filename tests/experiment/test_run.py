@@ -61,7 +61,7 @@ class TestTheFolder:
         last = json.loads((folder(unbroken) / "accuracy.json").read_text())["ensemble"][-1]
         assert summary["status"] == "done"
         assert summary["AA"] == pytest.approx(sum(last) / 5)
-        assert {"LA", "FM", "RF", "BWT", "anytime", "peers", "ncm"} <= summary.keys()
+        assert {"LA", "FM", "RF", "BWT", "AIA", "peers", "ncm"} <= summary.keys()
         cost = summary["cost"]
         assert 10 < cost["forward_per_image"] < 40
         assert cost["train_seconds"] > 0

@@ -1,7 +1,7 @@
 """What the commands share: errors in one line, settings by their names, plug-ins."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -13,6 +13,7 @@ from peerlearn.storage import user_path
 if TYPE_CHECKING:
     from peerlearn.records.read import RunRecord
 
+SWITCHES = ("--compile", "--realtime", "--realtime-store")  # settings that may stand alone
 Commands = Any  # what argparse makes of add_subparsers()
 
 
@@ -46,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         command = self._commands().get(words[0]) if words else None
         if command is None or not command.takes_settings:
             return list(words), []
-        rest, given, waiting = [words[0]], [], iter(words[1:])
+        rest, given, waiting = [words[0]], [], _switched(words[1:])
         for word in waiting:
             flag, equals, value = word.partition("=")
             action = command._option_string_actions.get(flag)
@@ -67,6 +68,12 @@ class Parser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction):
                 return dict(action.choices)
         return {}
+
+
+def _switched(words: Sequence[str]) -> Iterator[str]:
+    """The words, with switches on that stand without a value."""
+    for word, after in zip(words, [*words[1:], "--"], strict=False):
+        yield f"{word}=true" if word in SWITCHES and after.startswith("--") else word
 
 
 def add_command(commands: Commands, name: str, about: str, act: Any, **options: Any) -> Parser:

@@ -30,25 +30,32 @@ class Scores:
         several = answers if len(answers) > 1 else {}
         self.answers: dict[str, AccuracyMatrix] = {name: AccuracyMatrix() for name in several}
 
-    def add(self, learner: OnlineLearner, tests: list[ImageSet]) -> None:
-        """Evaluate on the test images of all tasks so far; one row for each matrix."""
+    def add(self, learner: OnlineLearner, tests: list[ImageSet]) -> Tensor:
+        """Evaluate on the test images of all tasks so far; one row for each matrix.
+
+        Returns the class that each image was taken for, (N,).
+        """
         x = torch.cat([test.x for test in tests])
         if not len(learner.memory):
             self.ncm = None  # a matrix with a row missing says nothing
         method, who = learner.method, learner.collaboration.answer
+        chosen = torch.empty(0)
         for name, predictor in learner.predictors.items():
             features = name == who and self.ncm is not None
             said = _Answered(predictor, x, method.gives_logits, features)
-            right = _right(method.predict(said, x), tests)
+            classes = method.predict(said, x)
+            right = _right(classes, tests)
             if name in self.answers:
                 self.answers[name].add_row(right)
             if name == who:
+                chosen = classes
                 self.ensemble.add_row(right)
                 if self.ncm is not None:
                     self.ncm.add_row(_right(said.nearest_mean(x), tests))
             if name == "peers":
                 for matrix, own in zip(self.peers, said.by_peer, strict=False):
                     matrix.add_row(_right(own.argmax(dim=1), tests))
+        return chosen
 
     def to_lists(self) -> dict[str, Any]:
         """As accuracy.json holds them."""

@@ -8,12 +8,13 @@ from peerlearn.errors import UserError
 from peerlearn.experiment.images import Images
 from peerlearn.experiment.machine import Threads
 from peerlearn.experiment.resolve import Resolved
-from peerlearn.experiment.settings import MachineSettings, ProbeSettings
+from peerlearn.experiment.settings import EvaluationSettings, MachineSettings, ProbeSettings
 from peerlearn.records.folder import RunFolder, run_path
-from peerlearn.records.schema import MACHINE, Config
+from peerlearn.records.schema import EVALUATION, MACHINE, Config
 from peerlearn.settings import flatten, nest
 
 MOST_DIFFERENCES = 5  # named in a message
+KINDS = {"machine": MachineSettings, "probes": ProbeSettings, "evaluation": EvaluationSettings}
 THREADS, PEER_THREADS = "machine.threads", "machine.peer_threads"
 
 
@@ -27,7 +28,8 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
 
     A run that is resumed keeps what it began with of the machine (device, layout, threads, whether
     networks are compiled) and its probes, unless a flag gives others; threads that nobody gave are
-    0. images: what it is to learn, which must be the same as well.
+    0. How it is evaluated along the stream cannot be changed. images: what it is to learn, which
+    must be the same as well.
     """
     begun = folder.has_results  # looked at first: another process writes its settings before them
     found = folder.config()
@@ -47,6 +49,7 @@ def reconcile(folder: RunFolder, resolved: Resolved, images: Images | None = Non
     config = _config(resolved, values, images)
     if found is not None:
         _refuse_another_run(folder, found, resolved)
+        _refuse_another_curve(folder, found, values)
         if images and not images.are_those_of(found.fingerprint):
             raise UserError(
                 f"{folder.path}: holds a run on other images of {config.data}; choose another --out"
@@ -70,12 +73,12 @@ def _config(resolved: Resolved, values: Mapping[str, Any], images: Images | None
 
 
 def _machine(folder: RunFolder, found: Config) -> dict[str, Any]:
-    """The device, threads and probes with which a run began."""
+    """The device, threads, probes and evaluation with which a run began."""
     settings = dict(found.settings)
     settings.setdefault(PEER_THREADS, settings.get(THREADS, 0))  # peers took turns with all of them
     tree = nest({key: settings[key] for key in MACHINE if key in settings})
     try:
-        for group, model in (("machine", MachineSettings), ("probes", ProbeSettings)):
+        for group, model in KINDS.items():
             own = tree.get(group, {})
             tree[group] = model(**own).model_dump(include={*own})
         return flatten(tree)
@@ -103,6 +106,19 @@ def _refuse_another_run(folder: RunFolder, found: Config, resolved: Resolved) ->
             f"{folder.path}: holds a run of other settings or of other code: {differ}. "
             "Choose another --out; tables and pages take several folders"
         )
+
+
+def _refuse_another_curve(folder: RunFolder, found: Config, values: Mapping[str, Any]) -> None:
+    """Half of a curve is none: what is evaluated along the stream stays as it began."""
+    usual = flatten({"evaluation": EvaluationSettings().model_dump()})
+    for name in EVALUATION:
+        there = found.settings.get(name, usual[name])
+        if values[name] != there:
+            flag = name.partition(".")[2].replace("_", "-")
+            raise UserError(
+                f"--{flag}: {folder.path} holds this run with {there}; choose another --out, or "
+                "delete the folder"
+            )
 
 
 def create_or_verify(

@@ -4,16 +4,16 @@ Whoever answers is in evaluation mode and nothing is drawn that learning draws, 
 probes learns the same as one without.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peerlearn.data.images import ImageSet
+from peerlearn.experiment.curve import Curve, sample
 from peerlearn.experiment.settings import ProbeSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.predictor import EVAL_BATCH
@@ -32,6 +32,7 @@ class Probes:
 
     Args:
         settings: how often each question is asked.
+        curve: the accuracy along the stream, whose points are written as well.
         learner: who is asked.
         stream: what the learner learns.
         epochs: passes over each task, of which one is looked at.
@@ -41,18 +42,19 @@ class Probes:
     def __init__(
         self,
         settings: ProbeSettings,
+        curve: Curve,
         learner: OnlineLearner,
         stream: Stream,
         epochs: int,
         folder: RunFolder,
     ) -> None:
-        self.settings, self.learner, self.stream = settings, learner, stream
-        self.epochs, self.folder = epochs, folder
+        self.settings, self.curve, self.learner = settings, curve, learner
+        self.stream, self.epochs, self.folder = stream, epochs, folder
         self._bytes = 0
         self._log: Log | None = None
 
     def __enter__(self) -> Self:
-        if self.settings.current_loss or self.settings.disagreement:
+        if self.settings.current_loss or self.settings.disagreement or self.curve.how:
             self._log = Log(self.folder.probes)
         return self
 
@@ -74,7 +76,7 @@ class Probes:
 
     def ask(self, batch: int, task: int) -> None:
         """Ask what is due after this batch of the stream, which is one of this task."""
-        found = {}
+        found: dict[str, Any] = {}
         if _due(self.settings.current_loss, batch):
             images = images_of(self.stream.tasks[task], self.epochs)
             found["current_loss"] = mean_cross_entropy(self.learner, images)
@@ -82,15 +84,25 @@ class Probes:
             x = torch.cat(self._sample[: task + 1])
             said = self.learner.predictors["peers"].answers(x, features=False).logits
             found["disagreement"] = disagreement(said)
+        start = sum(map(len, self.stream.tasks[:task]))
+        if batch < start + len(self.stream.tasks[task]) and (point := self.curve.inside(task)):
+            found |= point._asdict()
+        self._write(batch, task, start, found)
+
+    def ask_at_end(self, batch: int, task: int, said: Tensor) -> None:
+        """Ask what is due at the end of a task. said: as `Curve.at_end` has it."""
+        if point := self.curve.at_end(task, said):
+            self._write(batch, task, sum(map(len, self.stream.tasks[:task])), point._asdict())
+
+    def _write(self, batch: int, task: int, start: int, found: Mapping[str, Any]) -> None:
         if found and self._log is not None:
-            start = sum(map(len, self.stream.tasks[:task]))
             self.folder.log_probe(self._log, batch, task, start, found)
 
     @cached_property
     def _sample(self) -> list[Tensor]:
         """Some test images of each task."""
         rng = generator(self.learner.seed, "probes")
-        return [sample(test, SAMPLE, rng) for test in self.stream.test_sets]
+        return [sample(test, SAMPLE, rng).x for test in self.stream.test_sets]
 
 
 def _due(every: int, batch: int) -> bool:
@@ -132,12 +144,3 @@ def disagreement(logits: list[Tensor]) -> float:
     """
     said = torch.stack(logits).argmax(dim=2)  # (peers, B)
     return float((said != said[0]).any(dim=0).double().mean())
-
-
-def sample(images: ImageSet, per_class: int, rng: torch.Generator) -> Tensor:
-    """At most so many images of each class that is there, chosen by chance. (n, 3, H, W)."""
-    kept = []
-    for k in images.y.unique().tolist():
-        rows = (images.y == k).nonzero()[:, 0]
-        kept.append(rows[torch.randperm(len(rows), generator=rng)[:per_class]])
-    return images.x[torch.cat(kept)]

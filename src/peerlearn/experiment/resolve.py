@@ -17,6 +17,7 @@ from peerlearn.errors import UserError, did_you_mean
 from peerlearn.experiment.settings import (
     CLASS,
     STREAMS,
+    EvaluationSettings,
     MachineSettings,
     MemorySettings,
     ProbeSettings,
@@ -42,6 +43,7 @@ GENERAL: Sequence[tuple[str, str, type[Settings]]] = (  # what no part of a lear
     ("the run", "", RunSettings),
     ("the memory", "memory.", MemorySettings),
     ("the stream", "stream.", StreamSettings),
+    ("the evaluation", "evaluation.", EvaluationSettings),
     ("the probes", "probes.", ProbeSettings),
     ("the machine", "machine.", MachineSettings),
 )
@@ -157,6 +159,12 @@ class Resolved:
             if self.values[key] and not method.gives_logits:
                 flag = key.partition(".")[2].replace("_", "-")
                 raise UserError(f"--{flag}: {method.name} has no logits to look at; leave it out")
+
+        if self.run.realtime_store and method.stores:
+            raise UserError(
+                f"--realtime-store: {method.name} keeps {' and '.join(method.stores)} with its "
+                "images, which only a step finds out; leave it out"
+            )
 
     @cached_property
     def run(self) -> RunSettings:

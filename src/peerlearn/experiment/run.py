@@ -11,23 +11,28 @@ from typing import Any, Protocol
 
 import torch
 
+from peerlearn.documents import MOST_BYTES
 from peerlearn.errors import UserError
+from peerlearn.experiment.curve import USUAL_WINDOW, Curve
 from peerlearn.experiment.environment import environment
 from peerlearn.experiment.evaluate import Scores
 from peerlearn.experiment.identity import create_or_verify, folder_of, reconcile
 from peerlearn.experiment.images import Loader
 from peerlearn.experiment.machine import Threads, choose_threads, recorded
+from peerlearn.experiment.pace import Pace
 from peerlearn.experiment.probes import Probes
 from peerlearn.experiment.progress import label
 from peerlearn.experiment.resolve import Resolved
-from peerlearn.experiment.settings import ProbeSettings
+from peerlearn.experiment.settings import EvaluationSettings, ProbeSettings, RunSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.leases import Lease
 from peerlearn.nets.flops import forward_flops
 from peerlearn.records.document import checked, damaged
 from peerlearn.records.folder import RunFolder
-from peerlearn.records.schema import PROBES, Config, Saved
+from peerlearn.records.read import points_in, read_probes
+from peerlearn.records.schema import Config, Saved
 from peerlearn.runtime import available_threads, keep_freed_memory, peak_memory, reset_peak_memory
+from peerlearn.settings import Settings
 from peerlearn.storage import Log
 from peerlearn.stream.base import Stream
 from peerlearn.stream.dataset import DatasetStream
@@ -187,6 +192,11 @@ def make_learner(
     )
 
 
+def _part(config: Config, model: type[Settings], prefix: str = "") -> dict[str, Any]:
+    """The settings of a run that are of one kind."""
+    return {name: config.settings[f"{prefix}{name}"] for name in model.model_fields}
+
+
 class _Run:
     """A run under way: what `run` needs beside the learner to go on and to write its files."""
 
@@ -203,9 +213,15 @@ class _Run:
         self.config, self.folder, self.stream = config, folder, stream
         self.learner, self.watcher, self.place, self.lease = learner, watcher, place, lease
         self.scores = Scores(self.learner, ncm=config.memory > 0)
-        asked = {name.partition(".")[2]: config.settings[name] for name in PROBES}
+        own = RunSettings(**_part(config, RunSettings))
+        self.pace = Pace(learner, own, lambda: self._flops, self._tell)
+        evaluation = EvaluationSettings(**_part(config, EvaluationSettings, "evaluation."))
+        limited = own.realtime or own.budget is not None
+        window = evaluation.prequential or (USUAL_WINDOW if limited else 0)
+        self.curve = Curve(evaluation, learner, stream.test_sets, window)
+        asked = ProbeSettings(**_part(config, ProbeSettings, "probes."))
         epochs = config.settings["stream.epochs"]
-        self.probes = Probes(ProbeSettings(**asked), learner, stream, epochs, folder)
+        self.probes = Probes(asked, self.curve, learner, stream, epochs, folder)
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
         self.peak = 0
@@ -252,8 +268,11 @@ class _Run:
         saved = time.monotonic()
         once = before + len(task) // self.config.settings["stream.epochs"]
         for batch in task.batches(start=self.learner.progress.batches - before):
+            asked = time.perf_counter()
+            self.curve.before(batch)
             start = time.perf_counter()
-            losses = self.learner.learn(*batch, remember=self.learner.progress.batches < once)
+            self.eval_seconds += start - asked
+            losses = self.pace.learn(batch, remember=self.learner.progress.batches < once)
             seconds = time.perf_counter() - start
             self.train_seconds += seconds
             done = self.learner.progress.batches
@@ -275,7 +294,8 @@ class _Run:
         if self.stream.info.boundaries:
             self.learner.end_task()
         start = time.perf_counter()
-        self.scores.add(self.learner, self.stream.test_sets[: index + 1])
+        said = self.scores.add(self.learner, self.stream.test_sets[: index + 1])
+        self.probes.ask_at_end(self.learner.progress.batches, index, said)
         self.eval_seconds += time.perf_counter() - start
         counts = torch.zeros(self.stream.info.num_classes, dtype=torch.int64)
         if len(self.learner.memory):
@@ -301,15 +321,20 @@ class _Run:
         shape = self.stream.test_sets[0].x.shape[1:]
         return forward_flops(self.learner.peers[0].model.net, shape)
 
+    def _tell(self, text: str) -> None:
+        self.watcher.note(f"{label(self.config)}: {text}")
+
     def _write_results(self, status: str) -> dict[str, Any]:
         self._hold()
         cost = self.learner.cost
-        seen = max(cost["stream_images"], 1)
+        seen = max(self.pace.images, 1)
+        scores = self.scores.summary()
         self.peak = max(self.peak, peak_memory())
         return self.folder.write_summary(
             self.config,
             status,
-            **self.scores.summary(),
+            **{**scores, "metrics": {**scores["metrics"], **self.curve.summary()}},
+            along=self.curve.how,
             cost={
                 "forward_per_image": cost["forward_images"] / seen,
                 "backward_per_image": cost["backward_images"] / seen,
@@ -318,6 +343,8 @@ class _Run:
                 "peak_bytes": self.peak or None,  # not known on every system
                 "kept_bytes": self.learner.kept_bytes,
                 "flops": self._flops * (cost["forward_images"] + 2 * cost["backward_images"]),
+                "relative": self.pace.relative,
+                "updates_per_image": self.pace.updates_per_image,
             },
             memory_classes=self.memory_classes,
         )
@@ -348,22 +375,34 @@ class _Run:
             "peak": self.peak,
             "log_bytes": log.flush(),
             "probe_bytes": self.probes.flush(),
+            "curve": self.curve.state(),
+            "pace": self.pace.state(),
         }
         self.learner.save(self.folder.checkpoint, extra)
 
     def _restore(self) -> None:
         """Go back to the last checkpoint, if there is one, and forget what was logged after it."""
-        log_bytes = probe_bytes = 0
-        if self.folder.has_checkpoint:
-            extra = self.learner.load(self.folder.checkpoint)
-            saved = checked(self.folder.checkpoint / "state.json", Saved, extra)
-            self._refuse_misfits(saved)
+        saved = self._saved()
+        if saved is not None:
             self.scores.restore(saved.scores)
             self.memory_classes = [list(row) for row in saved.memory_classes]
             self.train_seconds, self.eval_seconds = saved.seconds
-            self.peak, log_bytes, probe_bytes = saved.peak, saved.log_bytes, saved.probe_bytes
-        self.folder.truncate_log(log_bytes)
-        self.probes.restore(probe_bytes)
+            self.peak = saved.peak
+            self.pace.restore(saved.pace)
+        self.folder.truncate_log(saved.log_bytes if saved else 0)
+        self.probes.restore(saved.probe_bytes if saved else 0)
+        if saved is not None and saved.curve is not None:
+            points = points_in(read_probes(self.folder.path, most=MOST_BYTES))
+            self.curve.restore(saved.curve, points)
+
+    def _saved(self) -> Saved | None:
+        """What the checkpoint holds beside the learner, who is loaded; None if there is none."""
+        if not self.folder.has_checkpoint:
+            return None
+        extra = self.learner.load(self.folder.checkpoint)
+        saved = checked(self.folder.checkpoint / "state.json", Saved, extra)
+        self._refuse_misfits(saved)
+        return saved
 
     def _refuse_misfits(self, saved: Saved) -> None:
         """Refuse what may be in a checkpoint, but not of this run at this moment."""
@@ -379,6 +418,7 @@ class _Run:
             and sum(lengths[:rows]) <= batches <= sum(lengths[: rows + 1]),
             "memory_classes": len(saved.memory_classes) == rows
             and all(len(row) == classes for row in saved.memory_classes),
+            "curve": saved.curve is None or max(saved.curve.met, default=0) < classes,
         }
         for name in (name for name, fit in fits.items() if not fit):
             what = f"{name} do not fit a run that has learnt {batches} of {sum(lengths)} batches"

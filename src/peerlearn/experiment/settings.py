@@ -31,6 +31,21 @@ class RunSettings(Settings):
         "paper", "presets of the paper, or of the authors' code where it differs"
     )
     updates: int = setting(1, "steps per stream batch", ge=1, le=10_000)
+    realtime: bool = setting(
+        False, "the stream does not wait: who takes k steps of ER for one learns every k-th batch"
+    )
+    realtime_store: bool = setting(
+        False, "keep images of batches for which there was no time in memory all the same"
+    )
+    budget: float | None = setting(
+        None, "FLOPs that learning may take; then images are kept and predicted only", gt=0
+    )
+
+    @model_validator(mode="after")
+    def _store_in_real_time(self) -> Self:
+        if self.realtime_store and not self.realtime:
+            raise ValueError("realtime_store needs realtime, or there is time for all batches")
+        return self
 
 
 class MemorySettings(Settings):
@@ -71,6 +86,21 @@ class ProbeSettings(Settings):
     )
     disagreement: int = setting(
         0, "batches between shares of test images that peers dispute; 0: none", ge=0
+    )
+
+
+class EvaluationSettings(Settings):
+    """How a run is evaluated along the stream, beside ends of tasks; changes nothing learnt."""
+
+    evaluate_every: int = setting(
+        0, "stream images between evaluations inside tasks, for A_AUC; 0: none", ge=0
+    )
+    probe: int = setting(10, "test images per class in an evaluation inside tasks", ge=1)
+    prequential: int = setting(
+        0,
+        "predict each batch before it is learnt; images in the window of its accuracy; 0: not",
+        ge=0,
+        le=1_000_000,
     )
 
 

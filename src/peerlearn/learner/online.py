@@ -184,11 +184,7 @@ class OnlineLearner:
         if torch.is_inference_mode_enabled():
             raise UserError("learn: torch.inference_mode() is on; learn outside of it")
         with self._turns:
-            self._refuse_torn()
-            raw = moved(checked_images(x, self.image_shape), self.device)
-            labels = checked_labels(y, len(raw), self.method.stream.num_classes)  # on the CPU
-            batch = LabelledImages(images(raw), labels)
-            self.method.check(batch, self.progress)
+            raw, batch = self._checked(x, y)
             if self.image_shape is None:
                 if not remember:
                     raise UserError("learn: remember=False is for what passes again; nothing has")
@@ -200,6 +196,42 @@ class OnlineLearner:
                 self._each_peer.give_up()
                 self.predictors.use(self.lanes)
                 return self._learn_all_or_nothing(raw, batch, remember)
+
+    def skip(self, x: Array, y: Array, *, remember: bool = False) -> None:
+        """Let a batch of the stream pass without a step: there is no time, or no budget, for it.
+
+        remember: whether it is offered to the memory nevertheless; not for methods that keep what
+        only a step finds out. The first batch of all must be learnt.
+        """
+        with self._turns:
+            raw, batch = self._checked(x, y)
+            if self.image_shape is None:
+                raise UserError("skip: nothing has been learnt yet; learn() the first batch")
+            if not remember:
+                self.progress = self.progress.after_skip()
+                return
+            if stores := [*self.method.stores]:
+                raise UserError(
+                    f"skip: {self.method.name} keeps {' and '.join(stores)} with its images, which "
+                    "only a step finds out; take remember=False"
+                )
+            rows = {"x": raw, "y": batch.y}
+            with AllOrNothing(self, "before weights") as guard:
+                slots = self.memory.choose(rows, self.rngs["memory"])
+                self.moving = "images"
+                self.memory.keep(rows, slots)
+                self.progress = self.progress.meeting(batch.y).after_skip()
+                guard.done()
+            self.moving = ""
+
+    def _checked(self, x: Array, y: Array) -> tuple[Tensor, LabelledImages]:
+        """A batch of the stream as the memory keeps it, and as methods do; labels on the CPU."""
+        self._refuse_torn()
+        raw = moved(checked_images(x, self.image_shape), self.device)
+        labels = checked_labels(y, len(raw), self.method.stream.num_classes)
+        batch = LabelledImages(images(raw), labels)
+        self.method.check(batch, self.progress)
+        return raw, batch
 
     def _learn_all_or_nothing(
         self, raw: Tensor, batch: LabelledImages, remember: bool
@@ -364,7 +396,7 @@ class OnlineLearner:
                 "build it with StreamInfo(boundaries=True)"
             )
         with self._turns:
-            if self.progress.step == 0:
+            if self.progress.step + self.progress.skipped == 0:
                 raise UserError(
                     f"end_task(): task {self.progress.task} has had no batch yet; "
                     "call it once, after the last batch of a task"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from peerlearn.errors import UserError
-from peerlearn.methods.interface import Outcome, Shape
+from peerlearn.methods.interface import COUNTS, Outcome, Shape
 from peerlearn.nets.base import classifier_of
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
@@ -141,10 +141,8 @@ def _check_image_shape(shape: Any) -> tuple[int, ...] | None:
 def _check_progress(
     learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None
 ) -> None:
-    task, step, batches = (
-        _count(f"progress.{name}", state[name]) for name in ("task", "step", "batches")
-    )
-    if step > batches or (batches == 0) != (shape is None):
+    task, step, batches, skipped = (_count(f"progress.{name}", state[name]) for name in COUNTS)
+    if step + skipped > batches or (batches == 0) != (shape is None):
         raise UserError("progress: counts of tasks, steps and batches contradict each other")
     first_met: Tensor = state["first_met"].cpu()
     if not bool(((first_met >= -1) & (first_met <= task)).all()):

@@ -89,6 +89,8 @@ class Outcome(NamedTuple):
     carry: Mapping[str, Tensor] = {}
 
 
+COUNTS = ("task", "step", "batches", "skipped")  # of a `Progress`
+
 # of what is kept, without the rows: numbers, "classes", "features" (their length), "projection"
 Shape = tuple[int | str, ...]
 
@@ -105,8 +107,9 @@ class Progress:
         first_met: (C,), the task in which each class was first learnt, -1 before that; on the
             CPU, like all that decides what is drawn.
         task: number of the present task, from 0.
-        step: batches of this task before the present one.
+        step: batches of this task that were learnt before the present one.
         batches: batches of all tasks before the present one.
+        skipped: batches of this task that passed without being learnt.
         carry: what the last step left for this one, see `Outcome`.
         classes: (K,), those of the present batch, ascending, on the CPU: `batch.y.unique()` would
             wait for the device.
@@ -120,6 +123,7 @@ class Progress:
     task: int = 0
     step: int = 0
     batches: int = 0
+    skipped: int = 0
     carry: Mapping[str, Tensor] = field(default_factory=dict)
     classes: Tensor = field(default_factory=_none)
 
@@ -144,19 +148,24 @@ class Progress:
         step, batches = self.step + 1, self.batches + 1
         return replace(self, step=step, batches=batches, carry=dict(carry), classes=_none())
 
+    def after_skip(self) -> "Progress":
+        """Where it stands once the present batch has passed without being learnt."""
+        skipped, batches = self.skipped + 1, self.batches + 1
+        return replace(self, skipped=skipped, batches=batches, classes=_none())
+
     def after_task(self) -> "Progress":
         """Where it stands at the start of the next task."""
-        return replace(self, task=self.task + 1, step=0)
+        return replace(self, task=self.task + 1, step=0, skipped=0)
 
     def state_dict(self) -> State:
         """All of it, by name."""
-        numbers = {"task": self.task, "step": self.step, "batches": self.batches}
+        numbers = {name: getattr(self, name) for name in COUNTS}
         return {"first_met": self.first_met, **numbers, **prefixed("carry", self.carry)}
 
     @classmethod
     def from_state(cls, state: State, device: torch.device) -> "Progress":
         """The one whose `state_dict()` this was, with what it carries on `device`."""
-        numbers = {name: state[name] for name in ("task", "step", "batches")}
+        numbers = {name: state[name] for name in COUNTS}
         carry = {name: tensor.to(device) for name, tensor in part("carry", state).items()}
         return cls(state["first_met"].cpu(), carry=carry, **numbers)
 

@@ -96,8 +96,8 @@ class AccuracyMatrix:
         return _mean([row[j] - a[j][j] for i, row in enumerate(a) for j in range(i)])
 
     @property
-    def anytime_accuracy(self) -> float:
-        """The mean of AA after each task: how well the tasks so far were known at any time."""
+    def incremental_accuracy(self) -> float:
+        """AIA: the mean of AA after each task."""
         return _mean([_mean(row) for row in self._a])
 
     def summary(self) -> dict[str, float]:

@@ -172,11 +172,12 @@ class RunFolder:
         peers: Sequence[Mapping[str, Any]] = (),
         ncm: Mapping[str, Any] | None = None,
         answers: Mapping[str, Mapping[str, Any]] | None = None,
+        along: Mapping[str, int] | None = None,
         cost: Mapping[str, Any],
         memory_classes: Sequence[Sequence[int]] = (),
     ) -> dict[str, Any]:
         """Write where the run stands; returns what the file now holds."""
-        more = {"answers": answers} if answers else {}
+        more = {name: v for name, v in (("answers", answers), ("along", along)) if v}
         return self._write_json("summary.json", {
             "schema": SCHEMA, "status": status, "data": config.data, "method": config.method,
             "memory": config.memory, "seed": config.seed, "variant": config.variant, **metrics,
@@ -210,7 +211,7 @@ class RunFolder:
         file.add(json.dumps(without_nan(line)))
 
     def log_probe(
-        self, file: Log, batch: int, task: int, start: int, found: Mapping[str, float]
+        self, file: Log, batch: int, task: int, start: int, found: Mapping[str, Any]
     ) -> None:
         """Add a line to probes.jsonl, which the caller holds open."""
         file.add(json.dumps(without_nan({"batch": batch, "task": task, "start": start, **found})))

@@ -20,6 +20,7 @@ from peerlearn.documents import (
     read_text,
 )
 from peerlearn.errors import UserError
+from peerlearn.metrics.along import Point
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import MAIN, summarise
 from peerlearn.records.document import (
@@ -35,6 +36,7 @@ from peerlearn.records.document import (
 )
 from peerlearn.records.schema import (
     ACCURACY_SCHEMA,
+    OLD_METRICS,
     OLD_NAMES,
     SCHEMA,
     Accuracy,
@@ -158,7 +160,12 @@ class RunRecord:
     @cached_property
     def probes(self) -> tuple[Probe, ...]:
         """What it was asked about itself on the way; nothing unless it was."""
-        return _lines(self.folder / "probes.jsonl", Probe, optional=True)
+        return read_probes(self.folder)
+
+    @property
+    def points(self) -> list[Point]:
+        """Its accuracy along the stream, as far as that was asked for."""
+        return points_in(self.probes)
 
     def part(self, name: str) -> dict[str, Any]:
         """What a JSON file of the run holds; nothing where a run under way lacks it."""
@@ -297,6 +304,7 @@ def summary_in(path: Path, content: Mapping[str, Any], refuse: Refuse = damaged)
     """What a summary.json of this content says."""
     check_schema(path, content, (1, SCHEMA), refuse)
     known = Summary.model_fields.keys() | {"schema", "variant", "memory_classes"}
+    content = {OLD_METRICS.get(name, name): value for name, value in content.items()}
     metrics = {name: value for name, value in content.items() if name not in known}
     there = {name: value for name, value in content.items() if value is not None}
     classes = _width(content.get("memory_classes"))
@@ -399,12 +407,36 @@ def _from_schema_1(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def read_probes(folder: Path, most: int = MOST_STEPS) -> tuple[Probe, ...]:
+    """What probes.jsonl says, at most so many lines; nothing if it is not there."""
+    return _lines(folder / "probes.jsonl", Probe, optional=True, most=most)
+
+
+def points_in(probes: Iterable[Probe]) -> list[Point]:
+    """The points along the stream among the lines of probes.jsonl."""
+    return [
+        Point(
+            line.images,
+            line.grid,
+            line.pool,
+            tuple(line.tasks),
+            None if line.classes is None else tuple(line.classes),
+            line.prequential,
+            line.recent,
+        )
+        for line in probes
+        if line.images is not None
+    ]
+
+
 def _content(path: Path, *, optional: bool = False) -> dict[str, Any]:
     """The mapping in a file of a run; an empty one for an optional file that is not there."""
     return mapping_in(path, LONGEST_FILES[path.name], optional=optional)
 
 
-def _lines(path: Path, model: type[R], *, optional: bool) -> tuple[R, ...]:
+def _lines(
+    path: Path, model: type[R], *, optional: bool, most: int = MOST_STEPS
+) -> tuple[R, ...]:
     try:
         text = text_in(path, MOST_BYTES, optional=optional) or ""
     except UnicodeDecodeError as error:
@@ -413,7 +445,7 @@ def _lines(path: Path, model: type[R], *, optional: bool) -> tuple[R, ...]:
         raise UserError(f"{path}: {error}; make it a plain file with fewer lines") from None
     lines = text.split("\n")[:-1]  # the last may be half-written: the run was stopped there
     found = []
-    for i in range(0, len(lines), 1 + len(lines) // MOST_STEPS):
+    for i in range(0, len(lines), 1 + len(lines) // most):
         try:
             found.append(model.model_validate(from_json(lines[i])))
         except (Unreadable, ValidationError):

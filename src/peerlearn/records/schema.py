@@ -26,18 +26,24 @@ Status = Literal["running", "done", "failed"]
 Matrix = tuple[tuple[float, ...], ...]  # row i: accuracies on tasks 0 to i after task i
 
 PROBES = ("probes.current_loss", "probes.disagreement")
+EVALUATION = tuple(f"evaluation.{name}" for name in ("evaluate_every", "probe", "prequential"))
 # decide no row of a table
 MACHINE = (
     *(f"machine.{name}" for name in ("device", "layout", "compile", "threads", "peer_threads")),
     *PROBES,
+    *EVALUATION,
 )
 # settings that came when runs had been recorded already, and what those had
 LATER = {
     "stream.images": "all",
     "stream.epochs": 1,
     "stream.name": "class",
+    "realtime": False,
+    "realtime_store": False,
+    "budget": None,
     "collaboration.chain.first": None,
 }
+OLD_METRICS = {"anytime": "AIA"}  # whose name was another one before
 # where schema 1, which had flat settings, kept what now has a place of its own
 OLD_NAMES = {
     "method": "method.name", "memory": "memory.size",
@@ -82,6 +88,7 @@ Number = Annotated[
     Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None, BeforeValidator(_finite)
 ]
 Count = Annotated[int, Field(ge=0, le=2**53)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Numbers = Annotated[dict[str, Number], BeforeValidator(_few)]
 Texts = Annotated[dict[str, str], BeforeValidator(_few)]
 Value = Annotated[Any, AfterValidator(_plain)]
@@ -133,6 +140,8 @@ class Cost(Record):
     peak_bytes: Number = None
     kept_bytes: Number = None  # images, extras and networks together
     flops: Number = None  # of all passes while learning, a backward one as two forward ones
+    relative: Number = None  # k: computing of a step, in steps of ER on the same batch and replay
+    updates_per_image: Number = None  # steps over images of the stream
 
     @model_validator(mode="before")
     @classmethod
@@ -174,6 +183,9 @@ class Summary(Record):
     ncm: Numbers | None = None
     answers: Annotated[dict[str, Numbers], BeforeValidator(_few)] = {}  # by who answers
     cost: Cost = Cost()
+    # how metrics along the stream were had: images between points ("every"), test images per class
+    # ("probe"), images of the prequential window ("window")
+    along: Numbers = {}
     classes: Count = 0  # of the stream; 0 where memory_classes does not tell
 
 
@@ -234,7 +246,7 @@ class Step(Record):
 class Probe(Record):
     """A line of probes.jsonl: what the run was asked about itself after a batch.
 
-    start: batches before the task of that batch.
+    start: batches before the task of that batch. The last seven make a `metrics.along.Point`.
     """
 
     batch: Count
@@ -242,9 +254,45 @@ class Probe(Record):
     start: Count
     current_loss: Number = None
     disagreement: Number = None
+    images: Count | None = None
+    grid: bool = False
+    pool: Share | None = None
+    tasks: Annotated[list[Share], Field(max_length=MOST_TASKS)] = []
+    classes: Annotated[list[Share | None], Field(max_length=MOST_CLASSES)] | None = None
+    prequential: Share | None = None
+    recent: Share | None = None
 
 
 _Seconds = Annotated[float, Field(ge=0, le=LARGEST)]
+
+
+class SavedCurve(Record):
+    """How far the evaluation along the stream has come.
+
+    images: that had passed before the last batch, and after it. met: labels that have passed.
+    right: stream images that were predicted rightly. last: those of the window, 1 if rightly.
+    """
+
+    images: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    met: Annotated[list[Count], Field(max_length=MOST_CLASSES)]
+    right: Count
+    last: Annotated[str, Field(pattern="^[01]*$")]
+
+
+class SavedPace(Record):
+    """What a run has taken its time and computing for.
+
+    steps: batches that were learnt. reference: what they would have cost ER, in images forward and
+    twice backward. passed_by: images that were neither learnt nor kept. clock: tenths of a batch's
+    time until which it is busy. last: k of the last step. spent: whether the budget is.
+    """
+
+    steps: Count
+    reference: Count
+    passed_by: Count
+    clock: Count
+    last: Annotated[float, Field(ge=0, le=LARGEST)]
+    spent: bool
 
 
 class Saved(Record):
@@ -260,6 +308,8 @@ class Saved(Record):
     peak: Count
     log_bytes: Count
     probe_bytes: Count = 0
+    curve: SavedCurve | None = None  # None in those of earlier versions, as the next
+    pace: SavedPace | None = None
 
 
 def without_nan(value: Any) -> Any:

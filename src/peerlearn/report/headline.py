@@ -1,17 +1,21 @@
 """The answer: what the runs show, and no more than that, then its numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from peerlearn.metrics.table import MAIN, METRICS
+from peerlearn.metrics.table import EVERY, SHOWN
 from peerlearn.report.markup import TIMES, Html, join, tag
 from peerlearn.report.parts import count, listed
 from peerlearn.results.formats import number, points
 from peerlearn.results.series import Gain, Group, Series
 from peerlearn.results.statistics import Paired
 
-TITLES = {"ccldc": "CCL-DC", "ccl": "CCL", "sdc": "SDC"}  # of wrappers; others by their names
+TITLES = {  # of wrappers; others by their names
+    "ccldc": "CCL-DC",
+    **{name: name.upper() for name in ("ccl", "ema", "gwm", "mkd", "sdc")},
+}
 
 NAMED = 3  # methods that a sentence names
+SIGNS = {1: "higher", -1: "lower", 0: ""}
 
 
 def headline(groups: Sequence[Group]) -> str:
@@ -46,21 +50,51 @@ def pair_sentence(one: Series, gain: Gain) -> str:
 
 
 def count_sentence(gains: Sequence[tuple[Series, Gain]]) -> str:
-    """How many of several comparisons leave no doubt."""
-    pairs = [gain.metrics["AA"] for _, gain in gains]
-    wrappers = list(dict.fromkeys(title(one) for one, _ in gains))
-    who = " or ".join(wrappers) if len(wrappers) < 4 else "a wrapper"
+    """How many of several comparisons leave no doubt, and with which wrappers."""
+    by_wrapper: dict[str, list[Paired]] = {}
+    for one, gain in gains:
+        by_wrapper.setdefault(title(one), []).append(gain.metrics["AA"])
+    pairs = [pair for some in by_wrapper.values() for pair in some]
     single = sum(pair.n == 1 for pair in pairs)
     if single == len(pairs):
+        who = listed([*by_wrapper], NAMED)
         return f"One seed says little: {single} comparisons with {who} wait for a second seed"
+    if len(by_wrapper) == len(gains):
+        return each_sentence({name: pair for name, (pair,) in by_wrapper.items()}, gains)
     signs = [pair.sign for pair in pairs if pair.n > 1]
     rest = [
         f"lower in {signs.count(-1)}" if -1 in signs else "",
         f"{signs.count(0)} cannot be told apart" if 0 in signs else "",
         f"{single} with one seed only" if single else "",
     ]
-    first = f"AA is higher with {who} in {signs.count(1)} of {len(pairs)} comparisons"
-    return ", ".join([first, *filter(None, rest)])
+    return ", ".join([f"AA is higher {shares(by_wrapper)}", *filter(None, rest)])
+
+
+def each_sentence(pairs: Mapping[str, Paired], gains: Sequence[tuple[Series, Gain]]) -> str:
+    """What each of several wrappers does, the largest gain first."""
+    names = sorted(pairs, key=lambda name: -pairs[name].difference)
+    found = {sign: [n for n in names if pairs[n].n > 1 and pairs[n].sign == sign] for sign in SIGNS}
+    single = [name for name in names if pairs[name].n == 1]
+    alone = {gain.baseline.name for _, gain in gains}
+    rival = alone.pop() if len(alone) == 1 else "the method alone"
+    said = [
+        *(f"{verb} with {listed(found[s], NAMED)}" for s, verb in SIGNS.items() if s and found[s]),
+        f"{listed(found[0], NAMED)} cannot be told from {rival}" if found[0] else "",
+        f"{listed(single, NAMED)} with one seed only" if single else "",
+    ]
+    start = "AA is " if found[1] or found[-1] else ""
+    return start + ", ".join(filter(None, said))
+
+
+def shares(by_wrapper: Mapping[str, Sequence[Paired]]) -> str:
+    """In how many comparisons each wrapper is ahead, those with the largest share first."""
+    wins = {name: [pair.sign > 0 for pair in pairs] for name, pairs in by_wrapper.items()}
+    order = sorted(wins, key=lambda name: -sum(wins[name]) / len(wins[name]))
+    rest = [won for name in order[NAMED:] for won in wins[name]]
+    some = {f"with {name}": wins[name] for name in order[:NAMED]}
+    some |= {f"with {len(order) - NAMED} more": rest} if rest else {}
+    (first, *others) = (f"{who} in {sum(won)} of {len(won)}" for who, won in some.items())
+    return listed([f"{first} comparisons", *others])
 
 
 def leader_sentence(group: Group, finished: Sequence[Series]) -> str:
@@ -138,13 +172,13 @@ def price(one: Series) -> str:
 def tiles(one: Series, gain: Gain) -> list[Html]:
     """The numbers of one comparison: the metrics and the price."""
     result = []
-    for name in MAIN:
+    for name in SHOWN:
         if name in gain.metrics:
             values = [number(value, ".1f") for value in means(one, gain, name)]
             pair = gain.metrics[name]
             change = tag("span", points(pair), class_=f"change {tone(name, pair)}")
             doubts = tag("span", doubt(pair), class_="unit under")
-            result.append(tile(name, METRICS[name].title, values, join(change, doubts)))
+            result.append(tile(name, EVERY[name].title, values, join(change, doubts)))
     costs = [s.cost("forward_per_image", gain.seeds) for s in (gain.baseline, one)]
     if costs[0] is not None and costs[1] is not None:
         ratio = f"{TIMES} {costs[1] / costs[0]:.1f}" if costs[0] else ""
@@ -175,7 +209,7 @@ def tone(metric: str, pair: Paired) -> str:
     """Good or bad where the interval leaves no doubt, else flat."""
     if not pair.sign:
         return "flat"
-    return "good" if (pair.sign > 0) == METRICS[metric].higher_is_better else "bad"
+    return "good" if (pair.sign > 0) == EVERY[metric].higher_is_better else "bad"
 
 
 def doubt(pair: Paired) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from peerlearn.errors import UserError, did_you_mean
-from peerlearn.metrics.table import MAIN, METRICS
+from peerlearn.metrics.table import EVERY, METRICS, SHOWN
 from peerlearn.records.folder import shown
 from peerlearn.records.read import RunRecord
 from peerlearn.results.series import Facts, Gain, Group, Series, labelled
@@ -103,7 +103,7 @@ def _group(data: str, memory: int, runs: Sequence[RunRecord]) -> Group:
     named.sort(key=lambda s: (method_key(s.method), len(s.variant), s.label))
     baselines = _baselines(named)
     whole = tuple(_with_gain(one, baselines) for one in named)
-    best = {name: _best(name, whole) for name in MAIN}
+    best = {name: _best(name, whole) for name in SHOWN}
     marked = {name: labels for name, labels in best.items() if labels}
     return Group(data, memory, whole, shared, marked)
 
@@ -147,14 +147,16 @@ def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
         if twin is None:
             kept.append(run)
             first |= {run.seed: run} if run.done else {}
-        else:
-            refuse_contradiction(twin, run)
+            continue
+        refuse_contradiction(twin, run)
+        if len(run.summary.along) > len(twin.summary.along):  # it tells more
+            kept[kept.index(twin)] = first[run.seed] = run
     return tuple(kept)
 
 
 def refuse_contradiction(twin: RunRecord, run: RunRecord) -> None:
     """Refuse two records of the same run whose numbers differ."""
-    both = {*twin.metrics} & {*run.metrics}
+    both = {*METRICS} & {*twin.metrics} & {*run.metrics}  # they may have been probed differently
     if any(twin.metrics[name] != run.metrics[name] for name in both):
         raise UserError(
             f"{twin.folder} and {run.folder} have the same settings and the same seed "
@@ -247,7 +249,7 @@ def _over(one: Series, rival: Series, called: str) -> Series:
     if not seeds:
         waiting = one.done and rival.done
         return replace(one, gain=None, why=f"no seed in common with {called}" if waiting else "")
-    pairs = {name: _paired(name, one, rival) for name in MAIN}
+    pairs = {name: _paired(name, one, rival) for name in SHOWN}
     metrics = {name: pair for name, pair in pairs.items() if pair}
     return replace(one, gain=Gain(rival, tuple(seeds), metrics), why="")
 
@@ -283,6 +285,9 @@ def _common(a: Series, b: Series, metric: str = "AA") -> list[int]:
 
 
 def _paired(metric: str, a: Series, b: Series) -> Paired | None:
+    """The difference on the seeds that both have; None without any, or if they had it unlike."""
+    if a.way(metric) != b.way(metric):
+        return None
     seeds, mine, theirs = _common(a, b, metric), a.values(metric), b.values(metric)
     return paired([mine[k] for k in seeds], [theirs[k] for k in seeds]) if seeds else None
 
@@ -291,9 +296,9 @@ def _best(metric: str, group: Sequence[Series]) -> frozenset[str]:
     """The labels that `BEST` describes; none without a rival."""
     spreads = {s.label: spread for s in group if (spread := s.spread(metric))}
     means = {label: spread.mean for label, spread in spreads.items() if spread.n > 1}
-    if not means:
+    if not means or len({s.way(metric) for s in group if s.label in means}) > 1:
         return frozenset()
-    pick: Callable[..., str] = max if METRICS[metric].higher_is_better else min
+    pick: Callable[..., str] = max if EVERY[metric].higher_is_better else min
     first = pick(means, key=means.__getitem__)
     (leader,) = (s for s in group if s.label == first)
     pairs = {s.label: _paired(metric, s, leader) for s in group if s is not leader}

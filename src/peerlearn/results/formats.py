@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from peerlearn.errors import UserError, did_you_mean
-from peerlearn.metrics.table import MAIN, METRICS
+from peerlearn.metrics.table import SHOWN
 from peerlearn.records.folder import shown
 from peerlearn.records.read import RunRecord
 from peerlearn.records.schema import Cost
+from peerlearn.results.along import HOW
 from peerlearn.results.compare import BEST, compare
 from peerlearn.results.layout import (
     MINUS,
@@ -23,29 +24,12 @@ from peerlearn.results.layout import (
     as_markdown,
     as_text,
 )
+from peerlearn.results.legend import differing, legend, points_of, updates_of
 from peerlearn.results.series import Gain, Group, Series
 from peerlearn.results.statistics import Paired
 from peerlearn.units import duration, printable
 
 STYLES = ("text", "markdown", "latex", "csv", "json")
-
-
-def legend(groups: Sequence[Group]) -> list[str]:
-    """How to read a table, a sentence per line."""
-    shared = [f"{printable(group.name)}: the same for all." for group in groups if group.shared]
-    metrics = [METRICS[name] for name in MAIN]
-    named = dict.fromkeys(printable(group.against) for group in groups if group.against)
-    rivals = " and ".join(named) or "the method before the +"
-    good = {m.direction: [o.name for o in metrics if o.direction == m.direction] for m in metrics}
-    return [
-        f"{', '.join(MAIN)} in percent: mean ± sample standard deviation over n finished seeds; "
-        + "; ".join(f"{', '.join(names)}: {direction}" for direction, names in good.items())
-        + ".",
-        f"gain: points of AA over {rivals}, on the n seeds both have, with its 95 % interval; p of "
-        "a two-sided paired t-test.",
-        "forward, backward: images per stream image. training: without evaluation.",
-        *shared,
-    ]
 
 
 def render(runs: Sequence[RunRecord] | Sequence[Group], style: str) -> str:
@@ -73,10 +57,16 @@ class Column:
     show: Callable[[Row], str]
     words: bool = False  # aligned to the left
     metric: str = ""  # whose best values are marked
+    where_rows_differ: bool = False  # left out if all have the same
 
     def best(self, row: Row) -> bool:
         """Whether the value of a row is marked."""
         return row.series.label in row.group.best.get(self.metric, ())
+
+    def needed(self, rows: Sequence[Row]) -> bool:
+        """Whether it tells something of these rows; all are of an empty table."""
+        shown = [self.show(row) for row in rows]
+        return differing(shown) if self.where_rows_differ else not rows or any(shown)
 
 
 def _metric_column(name: str) -> Column:
@@ -163,8 +153,11 @@ COLUMNS = (
     Column("memory", lambda row: str(row.group.memory)),
     Column("method", lambda row: printable(row.series.name), words=True),
     Column("n", lambda row: str(len(row.series.done))),
-    *map(_metric_column, MAIN),
+    *map(_metric_column, SHOWN),
+    Column("points", lambda row: points_of(row.series), words=True, where_rows_differ=True),
     Column("gain", _show_gain),
+    _cost_column("k", "relative", times),
+    Column("updates", lambda row: updates_of(row.series), where_rows_differ=True),
     _cost_column("forward", "forward_per_image", times),
     _cost_column("backward", "backward_per_image", times),
     _cost_column("training", "train_seconds", duration),
@@ -178,7 +171,7 @@ def _layout(groups: Sequence[Group]) -> Layout:
     """The columns that hold something, in blocks of one data and memory."""
     blocks = [[Row(group, series) for series in group.series] for group in groups]
     rows = [row for block in blocks for row in block]
-    columns = [c for c in COLUMNS if not rows or any(map(c.show, rows))]
+    columns = [c for c in COLUMNS if c.needed(rows)]
     heads = [Head(c.head, c.words, bool(c.metric)) for c in columns]
     return Layout(heads, [[_cells(columns, row) for row in block] for block in blocks])
 
@@ -215,13 +208,14 @@ def _record(group: Group, series: Series) -> dict[str, Any]:
         "variant": series.variant, "label": series.label,
         "n": len(series.done), "seeds": list(series.seeds),
     }  # fmt: skip
-    for name in MAIN:
+    for name in SHOWN:
         spread = series.spread(name)
         record[name] = spread and spread.mean
         for part in ("std", "low", "high"):
             record[f"{name}_{part}"] = getattr(spread, part, None)
     record["gain"] = series.gain and _gain(series.gain, "AA")
-    record["gains"] = series.gain and {name: _gain(series.gain, name) for name in MAIN}
+    record["gains"] = series.gain and {name: _gain(series.gain, name) for name in SHOWN}
+    record["along"] = series.along
     record["cost"] = series.costs
     record["note"] = series.note or None
     return record
@@ -245,11 +239,12 @@ PARTS = {"": "difference", "_low": "low", "_high": "high", "_p": "p", "_n": "n"}
 
 
 def _flat_heads() -> list[str]:
-    metrics = [f"{name}{part}" for name in MAIN for part in ("", "_std", "_low", "_high")]
+    metrics = [f"{name}{part}" for name in SHOWN for part in ("", "_std", "_low", "_high")]
     gains = [f"gain{part}" for part in PARTS]
-    others = [f"gain_{name}{part}" for name in MAIN[1:] for part in PARTS]
+    others = [f"gain_{name}{part}" for name in SHOWN[1:] for part in PARTS]
     head = ["data", "memory", "method", "variant", "label", "n", "seeds"]
-    return [*head, *metrics, *gains, *others, *Cost.model_fields, "note"]
+    along = [f"along_{name}" for name in HOW]
+    return [*head, *metrics, *gains, *others, *along, *Cost.model_fields, "note"]
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:
@@ -257,11 +252,12 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
     gain, gains, cost = record.pop("gain"), record.pop("gains") or {}, record.pop("cost")
     record["seeds"] = " ".join(map(str, record["seeds"]))
     record["variant"] = ", ".join(f"{k}={shown(v)}" for k, v in record["variant"].items())
-    named = {"gain": gain, **{f"gain_{name}": gains.get(name) for name in MAIN[1:]}}
+    named = {"gain": gain, **{f"gain_{name}": gains.get(name) for name in SHOWN[1:]}}
     flat = {
         f"{head}{part}": (values or {}).get(key)
         for head, values in named.items()
         for part, key in PARTS.items()
     }
-    row = {**record, **flat, **cost}
+    along = {f"along_{name}": value for name, value in record.pop("along").items()}
+    row = {**record, **flat, **along, **cost}
     return {name: printable(v) if isinstance(v, str) else v for name, v in row.items()}

@@ -5,9 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from peerlearn.metrics.along import ALONG
+from peerlearn.metrics.table import SHOWN
 from peerlearn.records.folder import shown
 from peerlearn.records.read import RunRecord
 from peerlearn.records.schema import Cost
+from peerlearn.results.along import HOW, Way, way_of
 from peerlearn.results.statistics import Paired, Spread, spread
 
 Facts = Mapping[str, Any]
@@ -83,12 +86,40 @@ class Series:
         """What the numbers leave out; empty if nothing."""
         states = [run.state for run in self.runs if not run.done]
         notes = [f"{states.count(state)} {state}" for state in sorted(set(states))]
-        return ", ".join([*notes, self.why] if self.why else notes)
+        return ", ".join([*notes, *filter(None, (self.why, self.uneven))])
+
+    @property
+    def uneven(self) -> str:
+        """Of which metrics along the stream some finished runs have nothing, or something else."""
+        few: dict[str, list[str]] = {}
+        for name in (name for name in SHOWN if name in ALONG):
+            n = len(self._measured(name))
+            if n and self.way(name) is None:
+                few.setdefault("not evaluated alike", []).append(name)
+            elif 0 < n < len(self.done):
+                few.setdefault(f"of {n} only", []).append(name)
+        return ", ".join(f"{' and '.join(names)} {what}" for what, names in few.items())
 
     def values(self, metric: str) -> dict[int, float]:
-        """A metric by seed, of the finished runs that have it."""
+        """A metric by seed, of the finished runs that have it; none if these had it unlike."""
+        return self._measured(metric) if self.way(metric) is not None else {}
+
+    def way(self, metric: str) -> Way | None:
+        """What a metric rests on; None if no finished run has it or they had it unlike."""
+        there = self._measured(metric)
+        ways = {way_of(run, metric) for run in self.done if run.seed in there}
+        return ways.pop() if len(ways) == 1 else None
+
+    def _measured(self, metric: str) -> dict[int, float]:
         found = {run.seed: run.metrics.get(metric) for run in self.done}
         return {k: v for k, v in found.items() if v is not None and math.isfinite(v)}
+
+    @property
+    def along(self) -> dict[str, float | None]:
+        """How it was evaluated along the stream; None for what was not asked, or not alike."""
+        ways = [run.summary.along for run in self.done]
+        known = {name: {way[name] for way in ways if name in way} for name in HOW}
+        return {name: found.pop() if len(found) == 1 else None for name, found in known.items()}
 
     def spread(self, metric: str) -> Spread | None:
         """The mean of a metric over the seeds, None if no run has it."""

@@ -1,0 +1,119 @@
+"""The price of being slow: which batches a learner has the time, or the budget, to learn.
+
+Computing is counted in images: forward passes, and backward ones twice, of all networks. A step is
+compared with one of ER on the same batch, with as many images replayed.
+"""
+
+import math
+from collections.abc import Callable
+
+from peerlearn.experiment.settings import RunSettings
+from peerlearn.learner.online import OnlineLearner
+from peerlearn.records.schema import SavedPace
+from peerlearn.stream.base import Batch
+
+TENTHS = 10  # of a batch's time, in which the clock counts: k is rounded to one decimal
+
+
+class Pace:
+    """Passes each batch of the stream to a learner that may have to let it go by.
+
+    Args:
+        learner: who learns.
+        settings: whether the stream waits, and how much may be computed.
+        flops: of a forward pass of one image; asked for if there is a budget.
+        tell: told once, in words, when a batch has to be let go by.
+    """
+
+    def __init__(
+        self,
+        learner: OnlineLearner,
+        settings: RunSettings,
+        flops: Callable[[], int],
+        tell: Callable[[str], None],
+    ) -> None:
+        self.learner, self.settings, self.tell = learner, settings, tell
+        budget = settings.budget
+        self._most = math.inf if budget is None else budget / flops()  # in images
+        self.steps = self.reference = self.passed_by = self.clock = 0
+        self.last = 0.0  # k of the last step
+        self.spent = self._told = False
+        self.known = True  # what the run has taken from its beginning on
+
+    def learn(self, batch: Batch, remember: bool = True) -> dict[str, float]:
+        """Let a batch be learnt if there is time and budget for it; its losses.
+
+        remember: as of `OnlineLearner.learn`.
+        """
+        arrival = self.learner.progress.batches * TENTHS
+        reference = self._reference(len(batch.y))
+        if self.settings.realtime and self.clock > arrival:
+            self._tell(f"a step takes {self.last:.1f} times one of er; batches that pass meanwhile "
+                       "are predicted, not learnt")  # fmt: skip
+            self._skip(batch, remember and self.settings.realtime_store)
+            return {}
+        self.spent = self.spent or self._too_much(reference)
+        if self.spent:
+            self._tell("the budget is spent; what still comes is predicted, not learnt")
+            self._skip(batch, remember and not self.learner.method.stores)
+            return {}
+        before = self._computed
+        losses = self.learner.learn(*batch, remember=remember)
+        if taken := self._computed - before:
+            self.steps += 1
+            self.reference += reference
+            self.last = taken / reference
+        k = round(TENTHS * taken / reference)
+        # of the time since it was free it makes up for what is less than a batch's: fractions of k
+        # add up, while idle hours are lost
+        self.clock = max(self.clock, arrival - TENTHS) + k
+        return losses
+
+    @property
+    def relative(self) -> float | None:
+        """k: the computing so far, in steps of ER; None if it is not known."""
+        return self._computed / self.reference if self.known and self.reference else None
+
+    @property
+    def updates_per_image(self) -> float | None:
+        """Steps so far over images of the stream, None if they are not known."""
+        return self.steps * self.learner.updates / max(self.images, 1) if self.known else None
+
+    @property
+    def images(self) -> int:
+        """Of the stream that have passed, each once."""
+        return self.learner.cost["stream_images"] + self.passed_by
+
+    def state(self) -> dict[str, float] | None:
+        """What goes into a checkpoint."""
+        names = SavedPace.model_fields
+        return {name: getattr(self, name) for name in names} if self.known else None
+
+    def restore(self, saved: SavedPace | None) -> None:
+        """Become the one whose `state()` this was; earlier versions did not count."""
+        self.known = saved is not None
+        for name, value in saved or ():
+            setattr(self, name, value)
+
+    @property
+    def _computed(self) -> int:
+        cost = self.learner.cost
+        return cost["forward_images"] + 2 * cost["backward_images"]
+
+    def _reference(self, rows: int) -> int:
+        """What a step of ER would take now: each image forward, and twice backward."""
+        replayed = min(self.learner.method.settings.replay_batch, len(self.learner.memory))
+        return 3 * (rows + replayed)
+
+    def _too_much(self, reference: int) -> bool:
+        """Whether a step like the last one would exceed the budget."""
+        return self._computed + self.last * reference > self._most
+
+    def _skip(self, batch: Batch, remember: bool) -> None:
+        self.learner.skip(*batch, remember=remember)
+        self.passed_by += 0 if remember else len(batch.y)
+
+    def _tell(self, text: str) -> None:
+        if not self._told:
+            self.tell(text)
+        self._told = True
