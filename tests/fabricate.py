@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from peerlearn import documents
+from peerlearn.metrics.along import Point, summarise_points
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import summarise
 from peerlearn.records.folder import RunFolder, run_path
@@ -34,6 +35,7 @@ def record(
     fingerprint: str = "f00d",
     plugins: Mapping[str, str] | None = None,
     root: str = "runs",
+    along: Mapping[str, float] | None = None,
     **metrics: float | None,
 ) -> RunRecord:
     """A run that is in no folder. settings: those that leave the preset."""
@@ -47,6 +49,7 @@ def record(
         seed=seed,
         metrics={"AA": aa, "LA": 0.6, "FM": 0.2, "RF": 0.3, **metrics},
         cost=cost or cost_of(2.0, 2.0, 44.0, 4.0, 350e6, 3.4e6),
+        along=dict(along or {}),
     )
     return RunRecord(folder=folder, config=config, summary=summary)
 
@@ -130,8 +133,12 @@ def fabricate(
     plugins: Mapping[str, str] | None = None,
     chance: bool = False,
     matrix: list[list[float]] | None = None,
+    along: Mapping[str, int] | None = None,
 ) -> Path:
-    """Write one run folder; `reached` tasks of a run that is still running."""
+    """Write one run folder; `reached` tasks of a run that is still running.
+
+    along: as in summary.json, how it was evaluated inside tasks; then its steps were counted too.
+    """
     given = dict(settings or {}) | ({"stream.tasks": tasks} if tasks != 5 else {})
     config = config_of(
         method, data, memory, seed, given, fingerprint, plugins or {}, old_fingerprint
@@ -160,11 +167,13 @@ def fabricate(
         "ensemble": ensemble.to_lists(), "peers": [one.to_lists() for one in singles],
         "ncm": ncm.to_lists(),
     })  # fmt: skip
+    points = points_of(ensemble, classes, along) if along else []
     forward = {"": 2.0, "ccldc": 14.0}.get(extra, 6.0) * (3 if base in ("ocm", "onpro") else 1)
     folder.write_summary(
         config,
         status,
-        metrics=summarise(ensemble),
+        metrics=summarise(ensemble) | summarise_points(points),
+        along=along,
         peers=[summarise(one) for one in singles],
         ncm=summarise(ncm),
         cost={
@@ -172,6 +181,7 @@ def fabricate(
             "train_seconds": 21.5 * forward * rng.uniform(0.95, 1.05), "eval_seconds": 4.2,
             "peak_bytes": 310_000_000 + 40_000_000 * peers,
             "kept_bytes": {"images": memory * 3072, "extras": 0, "networks": 2_800_000 * peers},
+            **({"relative": forward / 2, "updates_per_image": 0.1} if along else {}),
         },
         memory_classes=[stored(rng, memory, classes, (t + 1) * per_task) for t in range(done)],
     )  # fmt: skip
@@ -188,7 +198,33 @@ def fabricate(
             if extra:
                 losses |= {"labels": 4 * fade, "lessons": 3.0 / (1 + 0.2 * batch) + 0.01}
             folder.log(log, batch, batch // 40, losses, 0.04)
+    if along:
+        with Log(folder.probes) as log:
+            for point in points:
+                batch = point.images // 10
+                task = (batch - 1) // 40
+                folder.log_probe(log, batch, task, 40 * task, point._asdict())
     return path
+
+
+def points_of(matrix: AccuracyMatrix, classes: int, along: Mapping[str, int]) -> list[Point]:
+    """What a run with this matrix might have said along its stream of 400 images per task."""
+    points, rows = [], matrix.to_lists()
+    every = along.get("every", 100)
+    images = {*range(every, 400 * len(rows) + 1, every)}
+    for x in sorted(images | {*range(400, 400 * len(rows) + 1, 400)}):
+        task = (x - 1) // 400
+        known = [a for a in rows[task] if a is not None]
+        part = (x - 400 * task) / 400  # of the task
+        asked = tuple(a * (0.6 + 0.4 * part) for a in known)
+        point = Point(x, x in images)
+        if "every" in along:
+            end = (*known, *[None] * (classes - len(known))) if part == 1 else None
+            point = point._replace(pool=sum(asked) / len(asked), tasks=asked, classes=end)
+        if "window" in along:
+            point = point._replace(prequential=0.8 * known[0], recent=0.9 * part * known[-1])
+        points.append(point)
+    return points
 
 
 def stored(rng: random.Random, memory: int, classes: int, seen: int) -> list[int]:

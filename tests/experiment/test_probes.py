@@ -168,7 +168,8 @@ class Probed(Small):
 
     @property
     def words(self) -> list[str]:
-        return [*super().words, "--current-loss", "1", "--disagreement", "1"]
+        along = ("--evaluate-every", "10", "--prequential", "15")
+        return [*super().words, "--current-loss", "1", "--disagreement", "1", *along]
 
 
 def test_a_run_killed_wherever_it_touches_its_probes_ends_with_the_same_bytes(
@@ -179,7 +180,7 @@ def test_a_run_killed_wherever_it_touches_its_probes_ends_with_the_same_bytes(
     with ProcessPoolExecutor(2, processes, prepare_smallest, (["er+ccl"],)) as workers:
         unbroken = workers.submit(finish, new, tmp_path).result()
         (probes,) = unbroken.left["probes.jsonl"]
-        assert probes.count(b"\n") == 4
+        assert probes.count(b"\n") == 6  # after each batch, and two ends of tasks
         kills = kills_at(unbroken.calls, new)
         kills = [kill for kill in kills if unbroken.calls[kill.stop - 1].endswith("probes.jsonl")]
         assert len(kills) > 20

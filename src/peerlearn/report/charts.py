@@ -17,7 +17,7 @@ from peerlearn.report.axes import (
     nice_ticks,
     vertical,
 )
-from peerlearn.report.labels import apart, cut
+from peerlearn.report.labels import LETTER, LINE, apart, cut
 from peerlearn.report.looks import Look
 from peerlearn.report.markup import Child, Html, join, raw, short, tag
 
@@ -26,13 +26,17 @@ Points = Sequence[tuple[float, float]]
 
 
 class Line(NamedTuple):
-    """A named curve of (x, y), with the smallest and largest y where several runs are behind."""
+    """A named curve of (x, y), with the smallest and largest y where several runs are behind.
+
+    value: what stands beside its name.
+    """
 
     name: str
     look: Look
     points: Points
     band: Sequence[tuple[float, float, float]] = ()
     marks: bool = True
+    value: str = ""
 
 
 def svg(
@@ -80,23 +84,32 @@ def line_chart(
     chances: Sequence[Points] = (),
     among: Sequence[float] = (),
     names: bool = False,
+    values: str = "",
+    ends: Sequence[float] | None = None,
 ) -> Html:
     """Curves with their bands, and what guessing would give.
 
     x ticks stand at the x values when these are few. among: y values that the axis spans too.
-    names: at the ends of the lines, for which `room` has a margin.
+    names: at the ends of the lines, for which `room` has a margin. values: what the values beside
+    the names are. ends: of tasks, where x counts images from 0.
     """
     curves = [*(line.points for line in lines), *chances]
     xs = sorted({x for points in curves for x, _ in points})
     ys = [*among, *(y for points in curves for _, y in points)]
-    ys += [y for line in lines for _, *ends in line.band for y in ends]
-    x = horizontal(xs if len(xs) <= 25 else nice_ticks(xs[0], xs[-1]), x_label, room)
+    ys += [y for line in lines for _, *span in line.band for y in span]
+    few = ends is None and len(xs) <= 25
+    first = xs[0] if ends is None else 0.0
+    x = horizontal(xs if few else nice_ticks(first, xs[-1]), x_label, room)
     ticks = log_ticks(min(ys), max(ys)) if log else nice_ticks(min(ys), max(ys))
     y = vertical(ticks, y_label, room, log=log)
-    ends = _end_names(lines, x, y, room) if names else [None] * len(lines)
+    places = apart([y.at(line.points[-1][1]) for line in lines], room.floor)
+    called = _end_names(lines, places, x, y, room) if names else [None] * len(lines)
+    above = {"x": _left_of_names(room), "y": min(places) - LINE}
     return svg(
         frame(x, y, room),
-        [_drawn(line, x, y, end) for line, end in zip(lines, ends, strict=True)],
+        [_task_end(k, end, x, room) for k, end in enumerate(ends or (), 1)],
+        [_drawn(line, x, y, name) for line, name in zip(lines, called, strict=True)],
+        tag("text", values, **above, class_="name hint") if values else None,
         [_chance(points, x, y) for points in chances],  # on top: lines may lie on it
         title=title,
         desc=desc,
@@ -137,20 +150,38 @@ def _chance(points: Points, x: Axis, y: Axis) -> Html:
     return join(line, word)
 
 
-def _end_names(lines: Sequence[Line], x: Axis, y: Axis, room: Room) -> list[Html]:
-    """The names at the right, each tied to the end of its line."""
+def _task_end(task: int, images: float, x: Axis, room: Room) -> Html:
+    place = {"x1": x.at(images), "x2": x.at(images), "y1": room.top, "y2": room.floor}
+    return tag("line", **place, class_="task", data_tip=f"task {task} ends at {images:,.0f}")
+
+
+def _left_of_names(room: Room) -> float:
+    return room.width - room.right + 14
+
+
+def _end_names(
+    lines: Sequence[Line], places: Sequence[float], x: Axis, y: Axis, room: Room
+) -> list[Html]:
+    """The names at the right, at these heights, each tied to the end of its line."""
     ends = [(x.at(line.points[-1][0]), y.at(line.points[-1][1])) for line in lines]
-    places = apart([end[1] for end in ends], room.floor)
-    left = room.width - room.right + 14
+    left = _left_of_names(room)
+    letters = int((room.right - 24) / LETTER)
     return [
         join(
             tag("polyline", points=path([(a + 7, b), (left - 12, p), (left - 4, p)]),
                 class_="leader"),
-            tag("text", cut(line.name, 19), x=left, y=p, dy="0.34em", class_=f"name c{colour}"),
+            tag("text", _called(line, letters), x=left, y=p, dy="0.34em", class_=f"name c{colour}"),
         )
         for line, (a, b), p in zip(lines, ends, places, strict=True)
         for colour in [line.look.colour]
     ]  # fmt: skip
+
+
+def _called(line: Line, letters: int) -> str:
+    """The name of a line and its value, not too long together."""
+    if not line.value:
+        return cut(line.name, letters)
+    return f"{cut(line.name, letters - len(line.value) - 1)} {line.value}"
 
 
 def path(points: Points) -> Html:

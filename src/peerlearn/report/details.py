@@ -189,8 +189,9 @@ def binned(series: Series, name: str, end: int) -> list[tuple[float, float]]:
 
 
 def cost(group: Group, looks: Looks) -> Html | None:
-    """Bars of the images forward per stream image and of the training seconds."""
+    """Bars of the relative cost, the images forward per stream image and the training seconds."""
     kinds: list[tuple[str, str, Callable[[float], str]]] = [
+        ("relative", "Relative cost k, in steps of er", lambda v: f"{v:.1f}"),
         ("forward_per_image", "Images forward per stream image", lambda v: f"{v:.1f}"),
         ("train_seconds", "Training seconds", lambda v: f"{v:,.0f} s"),
     ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import fmean
 
-from peerlearn.metrics.table import MAIN, METRICS
+from peerlearn.metrics.table import EVERY, MAIN, SHOWN
 from peerlearn.report.axes import LARGE, SMALL, Room
 from peerlearn.report.charts import Line, line_chart
 from peerlearn.report.forest import Interval, forest
@@ -24,12 +24,14 @@ def gains(group: Group) -> Html | None:
     """A forest plot per metric: each wrapper against its baseline."""
     if not group.gains:
         return None
-    return tag("div", [gain_figure(group, name) for name in MAIN], class_="charts")
+    there = {name for _, gain in group.gains for name in gain.metrics}
+    names = [name for name in SHOWN if name in MAIN or name in there]
+    return tag("div", [gain_figure(group, name) for name in names], class_="charts")
 
 
 def gain_figure(group: Group, metric: str) -> Html:
     """The gains in one metric."""
-    about, pairs = METRICS[metric], []
+    about, pairs = EVERY[metric], []
     for one, gain in group.gains:
         if metric in gain.metrics:
             pairs.append((one, gain, gain.metrics[metric]))

@@ -15,7 +15,6 @@ TITLES = {  # of wrappers; others by their names
 }
 
 NAMED = 3  # methods that a sentence names
-SIGNS = {1: "higher", -1: "lower", 0: ""}
 
 
 def headline(groups: Sequence[Group]) -> str:
@@ -73,17 +72,21 @@ def count_sentence(gains: Sequence[tuple[Series, Gain]]) -> str:
 def each_sentence(pairs: Mapping[str, Paired], gains: Sequence[tuple[Series, Gain]]) -> str:
     """What each of several wrappers does, the largest gain first."""
     names = sorted(pairs, key=lambda name: -pairs[name].difference)
-    found = {sign: [n for n in names if pairs[n].n > 1 and pairs[n].sign == sign] for sign in SIGNS}
-    single = [name for name in names if pairs[name].n == 1]
-    alone = {gain.baseline.name for _, gain in gains}
-    rival = alone.pop() if len(alone) == 1 else "the method alone"
+
+    def those(sign: int) -> str:
+        return listed([k for k in names if pairs[k].n > 1 and pairs[k].sign == sign], NAMED)
+
+    single = listed([name for name in names if pairs[name].n == 1], NAMED)
+    baselines = dict.fromkeys(gain.baseline.name for _, gain in gains)
+    alone = next(iter(baselines)) if len(baselines) == 1 else ""
+    start = f"AA of {alone} is " if alone else "AA is "
     said = [
-        *(f"{verb} with {listed(found[s], NAMED)}" for s, verb in SIGNS.items() if s and found[s]),
-        f"{listed(found[0], NAMED)} cannot be told from {rival}" if found[0] else "",
-        f"{listed(single, NAMED)} with one seed only" if single else "",
+        f"higher with {up}" if (up := those(1)) else "",
+        f"lower with {down}" if (down := those(-1)) else "",
+        f"{alike} cannot be told from {alone or 'their baselines'}" if (alike := those(0)) else "",
+        f"{single} with one seed only" if single else "",
     ]
-    start = "AA is " if found[1] or found[-1] else ""
-    return start + ", ".join(filter(None, said))
+    return (start if up or down else "") + ", ".join(filter(None, said))
 
 
 def shares(by_wrapper: Mapping[str, Sequence[Paired]]) -> str:

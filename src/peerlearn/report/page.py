@@ -8,11 +8,12 @@ from itertools import count
 from typing import NamedTuple
 
 from peerlearn.errors import UserError
-from peerlearn.metrics.table import METRICS
+from peerlearn.metrics.table import EVERY
 from peerlearn.records.analysis import Analysis
 from peerlearn.records.read import RunRecord
 from peerlearn.records.reproduction import Reproduction
 from peerlearn.report import details, figures, published
+from peerlearn.report.along import along
 from peerlearn.report.analyses import class_rules, have_images, places, show_analyses
 from peerlearn.report.detail import Detail, choose_detail
 from peerlearn.report.headline import hero
@@ -23,6 +24,7 @@ from peerlearn.report.settings import environment_tables, settings_tables
 from peerlearn.report.summary import further_table, summary_table, unfinished_table
 from peerlearn.results.compare import BEST, compare
 from peerlearn.results.layout import MINUS
+from peerlearn.results.legend import known_in, notes_on_points, notes_on_steps
 from peerlearn.results.series import Group
 
 
@@ -65,7 +67,7 @@ def render(
             id="main",
             tabindex=-1,
         ),
-        footer(),
+        footer(groups),
         tag("script", script),
     )
     top = head(title, style, script, images=have_images(analyses))
@@ -155,6 +157,11 @@ def chart_sections(looks: Looks, *, seeds: bool = True) -> list[Section]:
                 "one over the classes so far, what guessing would give. With more than four "
                 "lines, bands show for those you choose or point at.",
                 lambda group: figures.over_stream(group, looks), legend=True, kind="curves"),
+        Section("along", "Inside tasks", "Accuracy along the stream, not only at ends of tasks, "
+                "which dotted lines mark: mean over seeds, the band from the worst seed to the "
+                "best. Inside a task it is that of a sample of the test images, at its end of all. "
+                "Prequential: of images of the stream itself, each before it is learnt.",
+                lambda group: along(group, looks), legend=True, kind="single"),
         Section("plasticity", "Plasticity and stability", "To the right a method learns new tasks "
                 "better (LA), further up it forgets less of them (RF, FM; their axes point down)."
                 f"{points} Circles are baselines; a dotted line leads to the diamond of their "
@@ -232,8 +239,9 @@ def drawn_sections(detail: Detail, looks: Looks) -> list[tuple[Section, Html]]:
         found.append((GAINS, block(GAINS, charts, aside=detail.left_out(GAINS.kind))))
     groups = detail.shown[SUMMARY.kind]
     body = [summary_table(groups), unfinished_table(detail.groups), further_table(groups)]
-    rest = detail.left_out(SUMMARY.kind)
-    found.append((SUMMARY, block(SUMMARY, body, aside=rest, beside=False)))
+    notes = " ".join([*notes_on_points(groups), *notes_on_steps(groups)])
+    aside = [tag("p", notes) if notes else None, detail.left_out(SUMMARY.kind)]
+    found.append((SUMMARY, block(SUMMARY, body, aside=aside, beside=False)))
     choose = True  # the boxes that choose stand in the first legend only
     for section in chart_sections(looks, seeds=detail.seeds):
         groups = detail.shown[section.kind]
@@ -288,8 +296,8 @@ def settings_section(detail: Detail) -> Html:
     return block(section, [settings_tables(runs), environment_tables(detail.environments, runs)])
 
 
-def footer() -> Html:
-    """The definitions of the metrics."""
+def footer(groups: Sequence[Group]) -> Html:
+    """The definitions of the metrics: of a matrix, and along the stream of those that appear."""
     items = [
         tag(
             "div",
@@ -300,7 +308,7 @@ def footer() -> Html:
                 tag("span", f"{metric.meaning} {metric.direction.capitalize()}."),
             ),
         )
-        for metric in METRICS.values()
+        for metric in (EVERY[name] for name in known_in(groups))
     ]
     note = (
         "a[i][j] is the accuracy on task j after training task i, and k the last task. With "

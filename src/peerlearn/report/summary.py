@@ -1,46 +1,81 @@
 """The table of means, what is still unfinished, and the further measures."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from peerlearn.metrics.table import MAIN, METRICS
+from peerlearn.metrics.table import EVERY
 from peerlearn.records.read import RunRecord
 from peerlearn.report.headline import tone
 from peerlearn.report.markup import Child, Html, join, table, tag
 from peerlearn.results.formats import number, points
 from peerlearn.results.layout import NOTHING
+from peerlearn.results.legend import differing, known_in, metrics_in, points_of, updates_of
 from peerlearn.results.series import Group, Series
 from peerlearn.results.statistics import Spread, spread
 
 MOST_UNFINISHED = 60  # rows of runs without an end
-COSTS = (
-    ("forward_per_image", "Images forward", "per stream image"),
-    ("train_seconds", "Training", "seconds"),
-    ("peak_bytes", "Peak memory", "MB"),
-    ("kept_bytes", "Kept", "MB"),
+WHO = {"peers": "peers", "shadow": "slow copies", "average": "networks half-way"}
+
+
+class Price(NamedTuple):
+    """A column of what a method takes."""
+
+    cost: str
+    name: str
+    unit: str
+    text: Callable[[float], str]
+
+
+PRICES = (
+    Price("relative", "k", "steps of er", lambda k: f"{k:.1f}"),
+    Price("updates_per_image", "Updates", "per stream image", lambda rate: f"{rate:.3g}"),
+    Price("forward_per_image", "Images forward", "per stream image", lambda n: f"{n:.1f}"),
+    Price("train_seconds", "Training", "seconds", lambda seconds: f"{seconds:,.0f}"),
+    Price("peak_bytes", "Peak memory", "MB", lambda size: f"{size / 1e6:,.1f}"),
+    Price("kept_bytes", "Kept", "MB", lambda size: f"{size / 1e6:,.1f}"),
 )
 
-WHO = {"peers": "peers", "shadow": "slow copies", "average": "networks half-way"}
+
+class Columns(NamedTuple):
+    """What a table of means shows. points: whether rows say where they were evaluated."""
+
+    metrics: Sequence[str]
+    prices: Sequence[Price]
+    points: bool
+
+
+def columns_of(groups: Sequence[Group]) -> Columns:
+    """The columns that have something to say, as those of other tables."""
+    series = [one for group in groups for one in group.series]
+    left_out = set()
+    if all(one.cost("relative") is None for one in series):
+        left_out.add("relative")
+    if not differing(map(updates_of, series)):
+        left_out.add("updates_per_image")
+    prices = [price for price in PRICES if price.cost not in left_out]
+    return Columns(metrics_in(groups), prices, differing(map(points_of, series)))
 
 
 def summary_table(groups: Sequence[Group]) -> Html:
     """Means, gains and costs, a block of rows per group, the best values marked."""
     arrows = {True: "↑", False: "↓"}
+    columns = columns_of(groups)
     head: list[Child] = ["Method", "n"]
     head += [
-        join(name, " ", tag("span", f"% {arrows[METRICS[name].higher_is_better]}", class_="unit"))
-        for name in MAIN
+        join(name, " ", tag("span", f"% {arrows[EVERY[name].higher_is_better]}", class_="unit"))
+        for name in columns.metrics
     ]
     head.append(join("Gain in AA", tag("span", "points, 95 % interval", class_="unit under")))
-    head += [join(name, tag("span", unit, class_="unit under")) for _, name, unit in COSTS]
+    head += [join(p.name, tag("span", p.unit, class_="unit under")) for p in columns.prices]
     rows: list[list[Child]] = []
     for group in groups:
         title = tag("th", group.name, colspan=len(head), scope="colgroup", class_="group-row")
         rows.append([title])
-        rows += [summary_row(group, one) for one in group.series]
+        rows += [summary_row(group, one, columns) for one in group.series]
     return table(head, rows, label="Means over the seeds", class_="summary")
 
 
-def summary_row(group: Group, one: Series) -> list[Child]:
+def summary_row(group: Group, one: Series, columns: Columns) -> list[Child]:
     """The row of one series."""
     states = [run.state for run in one.runs if not run.done]
     badges = [
@@ -49,17 +84,16 @@ def summary_row(group: Group, one: Series) -> list[Child]:
     ]
     badges += [tag("span", "at chance level", class_="badge chance")] if one.at_chance else []
     name = tag("span", one.name, class_="variant" if one.wrapper else None)
-    why = tag("span", one.why, class_="why") if one.why else None
-    cells: list[Child] = [tag("th", name, badges, why, scope="row"), len(one.done)]
-    cells += [metric_cell(one.spread(m), one.label in group.best.get(m, ())) for m in MAIN]
-    cells.append(gain_cell(one))
-    forward, seconds = one.cost("forward_per_image"), one.cost("train_seconds")
+    notes = [one.why, one.uneven, points_of(one) if columns.points else ""]
+    whys = [tag("span", note, class_="why") for note in notes if note]
+    cells: list[Child] = [tag("th", name, badges, whys, scope="row"), len(one.done)]
     cells += [
-        NOTHING if forward is None else f"{forward:.1f}",
-        NOTHING if seconds is None else f"{seconds:,.0f}",
-        megabytes(one.cost("peak_bytes")),
-        megabytes(one.cost("kept_bytes")),
+        metric_cell(one.spread(m), one.label in group.best.get(m, ())) for m in columns.metrics
     ]
+    cells.append(gain_cell(one))
+    for price in columns.prices:
+        found = one.cost(price.cost)
+        cells.append(NOTHING if found is None else price.text(found))
     return cells
 
 
@@ -124,7 +158,7 @@ def unfinished_row(group: Group, one: Series, run: RunRecord) -> list[Child]:
 
 def further_table(groups: Sequence[Group]) -> Html:
     """The other measures: further metrics, single peers, nearest class mean, slow copies."""
-    others = [metric for metric in METRICS.values() if not metric.main]
+    others = [EVERY[name] for name in known_in(groups) if not EVERY[name].main]
     runs = [run for group in groups for one in group.series for run in one.done]
     answers = dict.fromkeys(who for run in runs for who in run.summary.answers)
     rows: list[list[Child]] = []
@@ -147,8 +181,3 @@ def further_table(groups: Sequence[Group]) -> Html:
         tag("summary", "Further measures: backward transfer, single peers, nearest class mean"),
         table(head, rows, label="Further measures"),
     )
-
-
-def megabytes(size: float | None) -> str:
-    """Bytes as MB."""
-    return NOTHING if size is None else f"{size / 1e6:,.1f}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from peerlearn.metrics.along import ALONG
-from peerlearn.metrics.table import EVERY, MAIN, SHOWN
+from peerlearn.metrics.table import EVERY, METRICS
 from peerlearn.results.along import in_words
 from peerlearn.results.series import Group, Series
 from peerlearn.units import printable
@@ -23,7 +23,8 @@ def legend(groups: Sequence[Group]) -> list[str]:
         + ".",
         f"gain: points of AA over {rivals}, on the n seeds both have, with its 95 % interval; p of "
         "a two-sided paired t-test.",
-        *notes_along(groups),
+        *(f"{m.name}: {m.formula}." for m in metrics if m.name in ALONG),
+        *notes_on_points(groups),
         *notes_on_steps(groups),
         "forward, backward: images per stream image. training: without evaluation.",
         *shared,
@@ -31,21 +32,26 @@ def legend(groups: Sequence[Group]) -> list[str]:
 
 
 def metrics_in(groups: Sequence[Group]) -> list[str]:
-    """The metrics that every table has, and those along the stream that some row has."""
-    return [name for name in SHOWN if name in MAIN or any(s.values(name) for s in _all(groups))]
+    """The metrics that a table has a column for."""
+    return [name for name in known_in(groups) if EVERY[name].main]
 
 
-def notes_along(groups: Sequence[Group]) -> list[str]:
-    """What the metrics along the stream are, and how they were had."""
-    names = [name for name in metrics_in(groups) if name in ALONG]
-    notes = [f"{name}: {ALONG[name].formula}." for name in names]
+def known_in(groups: Sequence[Group]) -> list[str]:
+    """Every metric of a matrix, and those along the stream that some row has."""
+    series = _all(groups)
+    return [name for name in EVERY if name in METRICS or any(one.values(name) for one in series)]
+
+
+def notes_on_points(groups: Sequence[Group]) -> list[str]:
+    """How metrics along the stream were had."""
+    notes = []
     ways = dict.fromkeys(filter(None, map(points_of, _all(groups))))
     if len(ways) == 1:
         notes.append(f"Points: {next(iter(ways))}, at ends of tasks all.")
     elif ways:
         notes.append("points: rows that differ in them are compared in no metric that needs them.")
     windows = {w for one in _all(groups) if (w := one.along["window"]) is not None}
-    if "prequential" in names and windows:
+    if windows:
         sizes = " or ".join(f"{window:,.0f}" for window in sorted(windows))
         notes.append(f"Window of the prequential curve: {sizes} images.")
     return notes
