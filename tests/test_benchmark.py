@@ -170,6 +170,7 @@ def test_all_parts_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row["flops_per_second"] > 0 for row in found["roof"])
     assert found["auto"][-1]["choice"] == "bf16"
     assert {row["learner"] for row in found["evaluation"]} == {"er", "er+ccldc"}
+    assert [row["learner"] for row in found["along"]] == ["er", "er", "er+ccldc", "er+ccldc"]
 
 
 @pytest.mark.usefixtures("_toy_sizes")

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,18 +16,21 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from peerlearn.benchmark.learners import Scene, Subject, prepared
-from peerlearn.benchmark.timing import Action, Effort, in_turns
+from peerlearn.benchmark.learners import BATCH, Scene, Subject, prepared
+from peerlearn.benchmark.timing import Action, Effort, in_turns, with_and_without
 from peerlearn.data.images import ImageSet
+from peerlearn.experiment.curve import Curve
 from peerlearn.experiment.evaluate import Scores
 from peerlearn.experiment.images import Loader
 from peerlearn.experiment.progress import Console
 from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.run import make_learner, run
+from peerlearn.experiment.settings import EvaluationSettings as Evaluation
 from peerlearn.learner.predictor import EVAL_BATCH
 from peerlearn.runtime import child_environment
 
 TEST_IMAGES = 500
+EVERY, PROBE = 100, 10  # stream images between points, test images per class
 FLAGS = {"data": "mini", "train_per_class": 20, "test_per_class": 1}  # of a short run
 
 
@@ -81,6 +84,35 @@ def prediction(subject: Subject, x: Tensor) -> dict[str, Action]:
         "means_again": lambda: learner.predict_ncm(x),
         "run": of_run,
     }
+
+
+def along(
+    names: Sequence[str], widths: Sequence[int], effort: Effort
+) -> Iterator[dict[str, Any]]:
+    """Ten batches with what a run may be asked along the stream, and without, by turns."""
+    asked = {
+        f"{PROBE} images per class": Evaluation(evaluate_every=EVERY, probe=PROBE),
+        "each batch, before": Evaluation(prequential=1000),
+    }
+    for width, name, (what, settings) in product(widths, names, asked.items()):
+        scene = Scene(width=width)
+        subject = prepared(name, scene)
+        y = torch.arange(PROBE * scene.classes) % scene.classes
+        tests = [ImageSet(scene.images(len(y), seed=2), y, tuple(map(str, range(scene.classes))))]
+        curve = Curve(settings, subject.learner, tests, settings.prequential)
+        curve.met[:] = True  # which costs most
+        ways = [partial(_learn_some, subject, curve), partial(_learn_some, subject, None)]
+        found = with_and_without(*in_turns(ways, effort))
+        yield {"learner": name, "width": width, "asked": what, **found}
+
+
+def _learn_some(subject: Subject, curve: Curve | None) -> None:
+    for batch in islice(subject.batches, EVERY // BATCH):
+        if curve is not None:
+            curve.before(batch)
+        subject.learner.learn(*batch)
+        if curve is not None:
+            curve.inside(0)
 
 
 def checkpoint(

@@ -149,6 +149,21 @@ PARTS: Mapping[str, Part] = {
             "a run's": number("run_seconds", 0, MS),
         },
     ),
+    "along": Part(
+        "A hundred images of the stream, learnt and asked about on the way: one evaluation of some "
+        "test images of all classes, or a prediction of each batch before it is learnt, next to "
+        "learning alone, by turns; the ratio in processor time, with its quartiles.",
+        lambda asked: around.along(asked.names or USUAL[:1], asked.widths, asked.effort),
+        {
+            **LEARNER,
+            "asked": word("asked"),
+            "seconds": number("seconds", 3),
+            "without": number("without_seconds", 3),
+            "ratio": number("ratio", 3),
+            "quartiles": lambda row: f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}",
+            "rounds": word("rounds"),
+        },
+    ),
     "checkpoint": Part(
         "A checkpoint with 200 images in memory.",
         lambda asked: around.checkpoint(asked.learners, asked.widths, asked.effort),

@@ -13,6 +13,7 @@ from peerlearn.benchmark.timing import (
     in_turns,
     ratios,
     taking_threads,
+    with_and_without,
 )
 from peerlearn.learner.build import split_name
 from peerlearn.runtime import peak_memory, reset_peak_memory
@@ -60,18 +61,7 @@ def following(
     for width in widths:
         for name in dict.fromkeys(split_name(name)[0] for name in names):
             ways = [prepared(way, Scene(width=width)).step for way in (f"{name}+ema", name)]
-            ours, theirs = in_turns(ways, effort)
-            ratio = ratios(ours.processor, theirs.processor)
-            yield {
-                "step": name,
-                "width": width,
-                "seconds": ours.median,
-                "without_seconds": theirs.median,
-                "ratio": ratio.median,
-                "ratio_low": ratio.low,
-                "ratio_high": ratio.high,
-                "rounds": len(ours.clock),
-            }
+            yield {"step": name, "width": width, **with_and_without(*in_turns(ways, effort))}
 
 
 def side_by_side(

@@ -82,6 +82,19 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
     return spread([own / other for own, other in zip(ours, theirs, strict=True)])
 
 
+def with_and_without(ours: Times, theirs: Times) -> dict[str, float]:
+    """Seconds of something with an addition and without it, and their ratio in processor time."""
+    ratio = ratios(ours.processor, theirs.processor)
+    return {
+        "seconds": ours.median,
+        "without_seconds": theirs.median,
+        "ratio": ratio.median,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+        "rounds": len(ours.clock),
+    }
+
+
 @contextmanager
 def taking_threads(count: int) -> Iterator[None]:
     """Let torch compute with so many threads, inside only."""

@@ -20,9 +20,9 @@ def add(commands: Commands) -> None:
         "what",
         nargs="*",
         metavar="part or method",
-        help="parts (roof, steps, shadow, peers, evaluation, checkpoint, startup, run, auto; "
-        "growth) and learners such as er+ccldc; all but growth, and all methods with and without "
-        "CCL-DC, unless given",
+        help="parts (roof, steps, shadow, peers, evaluation, along, checkpoint, startup, run, "
+        "auto; growth) and learners such as er+ccldc; all but growth, and all methods with and "
+        "without CCL-DC, unless given",
     )
     parser.add_argument(
         "--width", type=_widths, default=(16,), help="of the network, such as 16 or 16,64 (16)"
