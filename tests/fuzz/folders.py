@@ -265,13 +265,15 @@ def go_on(place: Path, method: str) -> None:
     config = reconcile(run, resolved(method))
     run.finished(tasks=2)
     run.truncate_log = lambda _: None  # type: ignore[method-assign]
+    info = SimpleNamespace(num_classes=4)
     learner: Any = SimpleNamespace(
         peers=[None],
         predictors=["peers"],
         progress=SimpleNamespace(batches=4),
+        method=SimpleNamespace(stream=info),
         load=extra_of_checkpoint,
     )
-    stream: Any = SimpleNamespace(tasks=[range(2), range(2)], info=SimpleNamespace(num_classes=4))
+    stream: Any = SimpleNamespace(tasks=[range(2), range(2)], info=info, test_sets=[])
     lease: Any = SimpleNamespace()
     _Run(config, run, stream, learner, Console(), "", lease)._restore()
 

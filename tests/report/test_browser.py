@@ -165,6 +165,7 @@ def test_the_body_never_scrolls_sideways(
 ) -> None:
     fabricate_run("a_method_with_a_very_long_name_of_its_own+ccldc", tasks=10, memory=5000)
     fabricate_run("er", data="somebody-" + "x" * 90, status="running", reached=2)
+    fabricate_run("gsa", settings={"x" * 50: 1}, along={"every": 50, "probe": 10, "window": 1000})
     tab = show(width)
     tab.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     wide = """[...document.querySelectorAll('body *')].filter((e) =>

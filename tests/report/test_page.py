@@ -83,7 +83,10 @@ def test_the_headline_says_what_a_wrapper_does_to_its_baseline(runs_root: Path) 
     assert "images forward per stream image" in Reader(page).text  # never without its cost
 
 
-@pytest.mark.parametrize(("wrapper", "title"), [("sdc", "SDC"), ("ccl", "CCL"), ("mine", "mine")])
+@pytest.mark.parametrize(
+    ("wrapper", "title"),
+    [("sdc", "SDC"), ("ccl", "CCL"), ("mkd", "MKD"), ("ema-chain", "ema-chain"), ("mine", "mine")],
+)
 def test_the_wrapper_that_was_run_is_named(
     fabricate_run: Fabricate, tmp_path: Path, wrapper: str, title: str
 ) -> None:
@@ -145,6 +148,46 @@ def test_the_headline_counts_only_what_leaves_no_doubt(
     assert {name: tone for tone, name, _ in tones} == {
         "er+ccldc": "good", "gsa+ccldc": "bad", "ocm+ccldc": "flat", "derpp+ccldc": "flat",
     }  # fmt: skip
+
+
+def test_of_several_wrappers_each_is_named_with_what_it_does(
+    fabricate_run: Fabricate, tmp_path: Path
+) -> None:
+    make(fabricate_run, "er", 0.40, 0.41, 0.42)
+    make(fabricate_run, "er+ccldc", 0.50, 0.52, 0.52)
+    make(fabricate_run, "er+ema-chain", 0.60, 0.62, 0.62)
+    assert headline(page_of(tmp_path / "runs")) == "AA of er is higher with ema-chain and CCL-DC"
+    make(fabricate_run, "er+ema", 0.30, 0.31, 0.33)
+    make(fabricate_run, "er+mkd", 0.38, 0.47, 0.43)
+    make(fabricate_run, "er+gwm", 0.90)
+    assert headline(page_of(tmp_path / "runs")) == (
+        "AA of er is higher with ema-chain and CCL-DC, lower with EMA, MKD cannot be told from er, "
+        "GWM with one seed only"
+    )
+
+
+def test_of_several_wrappers_without_a_clear_gain_none_is_claimed(
+    fabricate_run: Fabricate, tmp_path: Path
+) -> None:
+    make(fabricate_run, "er", 0.40, 0.50, 0.45)
+    make(fabricate_run, "er+mkd", 0.44, 0.49, 0.47)
+    make(fabricate_run, "er+sdc", 0.43, 0.50, 0.46)
+    assert headline(page_of(tmp_path / "runs")) == "MKD and SDC cannot be told from er"
+
+
+def test_of_several_wrappers_on_several_methods_each_has_its_count(
+    fabricate_run: Fabricate, tmp_path: Path
+) -> None:
+    for base in ("er", "gsa"):
+        make(fabricate_run, base, 0.40, 0.41, 0.42)
+        make(fabricate_run, f"{base}+mkd", 0.50, 0.52, 0.52)
+        for wrapper in ("ccldc", "sdc", "ccl"):
+            lift = 0.1 if base == "er" else -0.1
+            make(fabricate_run, f"{base}+{wrapper}", 0.40 + lift, 0.41 + lift, 0.43 + lift)
+    assert headline(page_of(tmp_path / "runs")) == (
+        "AA is higher with MKD in 2 of 2 comparisons, with CCL-DC in 1 of 2, with CCL in 1 of 2 "
+        "and with 1 more in 1 of 2, lower in 3"
+    )
 
 
 def test_runs_at_chance_level_are_called_so_and_claim_no_gain(

@@ -19,6 +19,9 @@ class Point(NamedTuple):
         classes: accuracy by label, None for those not met yet, at the end of a task; None inside.
         prequential: the share of stream images so far that were right before they were learnt.
         recent: the same in the window before this moment.
+
+    >>> Point(100, pool=0.5, tasks=(0.5,)).classes is None
+    True
     """
 
     images: int
@@ -206,7 +209,11 @@ ALONG: dict[str, Metric[Sequence[Point]]] = {
 
 
 def summarise_points(points: Sequence[Point]) -> dict[str, float]:
-    """Every metric that these points tell, by name; NaN for what is not defined yet."""
+    """Every metric that these points tell, by name; NaN for what is not defined yet.
+
+    >>> summarise_points([Point(10, prequential=0.25), Point(20, prequential=0.5)])
+    {'prequential': 0.5}
+    """
     asked = any(point.pool is not None for point in points)
     counted = any(point.prequential is not None for point in points)
     names = [name for name in ALONG if (counted if name == "prequential" else asked)]

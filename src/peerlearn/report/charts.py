@@ -102,7 +102,8 @@ def line_chart(
     x = horizontal(xs if few else nice_ticks(first, xs[-1]), x_label, room)
     ticks = log_ticks(min(ys), max(ys)) if log else nice_ticks(min(ys), max(ys))
     y = vertical(ticks, y_label, room, log=log)
-    places = apart([y.at(line.points[-1][1]) for line in lines], room.floor)
+    highest = room.top + (LINE if values else 0)
+    places = apart([y.at(line.points[-1][1]) for line in lines], room.floor, highest=highest)
     called = _end_names(lines, places, x, y, room) if names else [None] * len(lines)
     above = {"x": _left_of_names(room), "y": min(places) - LINE}
     return svg(

@@ -18,17 +18,20 @@ def cut(name: str, longest: int = LONGEST) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
-def apart(places: Sequence[float], lowest: float, gap: float = LINE) -> list[float]:
+def apart(
+    places: Sequence[float], lowest: float, gap: float = LINE, highest: float = -math.inf
+) -> list[float]:
     """Places moved until they are `gap` apart; those that crowd share the way to both sides.
 
-    >>> apart([10, 12, 45], lowest=50, gap=10)
-    [6.0, 16.0, 45.0]
+    >>> apart([10, 12, 45], lowest=50, gap=10), apart([10, 12], lowest=50, gap=10, highest=8.0)
+    ([6.0, 16.0, 45.0], [8.0, 18.0])
     """
 
     def top(crowd: Sequence[int]) -> float:
         """Where the first of a crowd stands, all of it around the middle of its places."""
         middle = math.fsum(places[i] for i in crowd) / len(crowd)
-        return min(middle - (len(crowd) - 1) / 2 * gap, lowest - (len(crowd) - 1) * gap)
+        below = lowest - (len(crowd) - 1) * gap
+        return max(highest, min(middle - (len(crowd) - 1) / 2 * gap, below))
 
     crowds: list[list[int]] = []
     for i in sorted(range(len(places)), key=lambda i: places[i]):

@@ -43,7 +43,8 @@ def render(
     groups = compare(runs)
     detail = choose_detail(groups)
     looks = assign_looks(detail.shown["curves"])
-    rules = filter(None, [_file("page.css"), choosing(looks), class_rules(analyses)])
+    sheets = map(_file, ("page.css", "along.css"))
+    rules = filter(None, [*sheets, choosing(looks), class_rules(analyses)])
     style, script = raw("\n".join(rules)), raw(_file("page.js"))
     sections = drawn_sections(detail, looks)
     if tables:

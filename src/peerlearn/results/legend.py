@@ -49,7 +49,7 @@ def notes_on_points(groups: Sequence[Group]) -> list[str]:
     if len(ways) == 1:
         notes.append(f"Points: {next(iter(ways))}, at ends of tasks all.")
     elif ways:
-        notes.append("points: rows that differ in them are compared in no metric that needs them.")
+        notes.append("Rows evaluated at other points are not compared in what rests on them.")
     windows = {w for one in _all(groups) if (w := one.along["window"]) is not None}
     if windows:
         sizes = " or ".join(f"{window:,.0f}" for window in sorted(windows))

@@ -97,7 +97,7 @@ class Series:
             if n and self.way(name) is None:
                 few.setdefault("not evaluated alike", []).append(name)
             elif 0 < n < len(self.done):
-                few.setdefault(f"of {n} only", []).append(name)
+                few.setdefault(f"in {n} of {len(self.done)} seeds", []).append(name)
         return ", ".join(f"{' and '.join(names)} {what}" for what, names in few.items())
 
     def values(self, metric: str) -> dict[int, float]:
