@@ -11,11 +11,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from page_parts import mean
+
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.records.read import RunRecord, read_runs
-from peerlearn.results.formats import number, points
+from peerlearn.results.formats import points
 from peerlearn.results.layout import Cell, Head, Layout, as_markdown
-from peerlearn.results.statistics import paired, spread
+from peerlearn.results.statistics import paired
 
 HOME = Path(__file__).parents[1] / "docs" / "results"
 METRICS = ("AA", "LA", "FM", "RF")
@@ -52,13 +54,7 @@ def _row(
 ) -> list[Cell]:
     them, us = ([pair[side][metric] for pair in pairs] for side in (0, 1))
     gap = points(paired(us, them), detail=True)
-    return [Cell(t) for t in (method, metric, str(len(pairs)), _mean(them), _mean(us), gap)]
-
-
-def _mean(values: Sequence[float]) -> str:
-    found = spread(values)
-    std = "" if found.std is None else f" ± {100 * found.std:.1f}"
-    return number(100 * found.mean, ".1f") + std
+    return [Cell(t) for t in (method, metric, str(len(pairs)), mean(them), mean(us), gap)]
 
 
 if __name__ == "__main__":

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from page_parts import gain, mean, write_between
+
 from peerlearn.records.read import RunRecord, read_runs
 from peerlearn.report.figures import worth
 from peerlearn.report.looks import assign_looks
 from peerlearn.results.compare import compare
-from peerlearn.results.formats import number, points
 from peerlearn.results.layout import NOTHING, Cell, Head, Layout, as_markdown
 from peerlearn.results.series import Group, Series
-from peerlearn.results.statistics import paired
 
 HOME = Path(__file__).parents[1] / "docs" / "results"
 START, END = "<!-- tables: scripts/wrappers_page.py -->", "<!-- end of tables -->"
@@ -60,29 +60,14 @@ def tables(runs: Sequence[RunRecord]) -> str:
 def _row(one: Series, by_name: dict[str, Series]) -> list[str]:
     alone = by_name.get(one.base)
     times = f"{computing(one) / computing(alone):.1f}x" if alone else NOTHING
-    gains = [_gain(one, by_name.get(f"{one.base}{rival}")) for rival in RIVALS]
-    metrics = [_mean(one, metric) for metric in ("AA", "LA", "RF")]
+    gains = [gain(one, by_name.get(f"{one.base}{rival}")) for rival in RIVALS]
+    metrics = [mean([*one.values(metric).values()]) for metric in ("AA", "LA", "RF")]
     return [one.method, str(len(one.done)), *metrics, times, *gains]
 
 
 def computing(one: Series) -> float:
     """Forward and backward images per stream image, a backward one counted twice."""
     return (one.cost("forward_per_image") or 0) + 2 * (one.cost("backward_per_image") or 0)
-
-
-def _mean(one: Series, metric: str) -> str:
-    found = one.spread(metric)
-    assert found is not None
-    std = "" if found.std is None else f" ± {100 * found.std:.1f}"
-    return number(100 * found.mean, ".1f") + std
-
-
-def _gain(one: Series, rival: Series | None) -> str:
-    if rival is None or rival is one:
-        return NOTHING
-    mine, theirs = one.values("AA"), rival.values("AA")
-    seeds = [seed for seed in mine if seed in theirs]
-    return points(paired([mine[k] for k in seeds], [theirs[k] for k in seeds]), detail=True)
 
 
 def picture(runs: Sequence[RunRecord]) -> str:
@@ -100,11 +85,7 @@ def picture(runs: Sequence[RunRecord]) -> str:
 def main() -> None:
     """Write page and picture."""
     runs = read_runs(HOME / "wrappers.json")
-    page = (HOME / "wrappers.md").read_text(encoding="utf-8")
-    before, _, rest = page.partition(START)
-    after = rest.partition(END)[2]
-    text = f"{before}{START}\n\n{tables(runs)}\n\n{END}{after}"
-    (HOME / "wrappers.md").write_text(text, encoding="utf-8")
+    write_between(HOME / "wrappers.md", START, END, tables(runs))
     (HOME / "wrappers.svg").write_text(picture(runs), encoding="utf-8")
 
 
