@@ -253,6 +253,15 @@ def test_runs_that_differ_in_seeds_rates_or_weights_take_as_long_as_each_other()
 def test_calibration_gives_time_and_memory_for_any_stream(
     method: str, given: dict[str, object]
 ) -> None:
+    _calibrated(method, given)
+
+
+@pytest.mark.parametrize("method", ["ocm", "gsa+ccldc", "onpro"])
+def test_calibration_tells_methods_that_need_it_where_a_task_ends(method: str) -> None:
+    _calibrated(method, {})
+
+
+def _calibrated(method: str, given: dict[str, object]) -> None:
     small = {"data": "mini", "net": "small", "memory": 20, "train_per_class": 10}
     small |= {"test_per_class": 5, **given}
     run = resolve(method, [Given(n, v, "flag", f"--{n}") for n, v in small.items()])
