@@ -163,6 +163,8 @@ def test_a_table_is_made_in_parts_and_shown_from_what_is_there(
     assert cli.main([*words, "--out", here, "--part", "1/2"]) == 0
     assert cli.main([*words, "--out", there, "--part", "2/2"]) == 0
     capsys.readouterr()
+    assert cli.main([*words, "--out", here, "--runs", there, "--dry-run"]) == 0
+    assert "2 runs, 2 done before" in capsys.readouterr().out  # those elsewhere are not made again
     assert cli.main([*words, "--out", here, "--show", "--json"]) == 0
     half = json.loads(capsys.readouterr().out)
     assert sum(row["measured"]["n"] for row in half["rows"] if row["measured"]) == 2

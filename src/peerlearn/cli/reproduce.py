@@ -66,7 +66,7 @@ def act(args: argparse.Namespace) -> int:
     plans = _plans(wanted, args.out)
     code = 0
     if wanted and not args.show:
-        code = _make(args, [one for plan in plans for one in plan])
+        code = _make(args, plans)
     if args.dry_run or code == 130:
         return code
     runs = _runs_there(args, plans)
@@ -132,11 +132,12 @@ def _plans(wanted: "Sequence[Asked]", out: Path) -> "list[list[Planned]]":
     return plans
 
 
-def _make(args: argparse.Namespace, found: "Sequence[Planned]") -> int:
-    """Finish the runs, or say what that would take; the exit code."""
-    from peerlearn.studies.reproduce import wishes_of
+def _make(args: argparse.Namespace, plans: "Sequence[Sequence[Planned]]") -> int:
+    """Finish the runs that --runs does not have, or say what that would take; the exit code."""
+    from peerlearn.studies.reproduce import missing, wishes_of
 
-    wishes = part_of(args.part, wishes_of(found))
+    wanted = part_of(args.part, wishes_of(one for plan in plans for one in plan))
+    wishes = missing(wanted, _runs_in(args.runs, plans))
     return show_plan(args, wishes) if args.dry_run else make_runs(args, wishes).code
 
 
@@ -144,13 +145,19 @@ def _runs_there(
     args: argparse.Namespace, plans: "Sequence[Sequence[Planned]]"
 ) -> "dict[str, RunRecord]":
     """The finished runs that are there, by their folder below that of all runs."""
+    keys = {key for plan in plans for one in plan for key in one.keys.values()}
+    here = any((args.out / key / "summary.json").is_file() for key in keys)
+    return _runs_in([*([args.out] if here else []), *args.runs], plans)
+
+
+def _runs_in(
+    sources: "Sequence[Path]", plans: "Sequence[Sequence[Planned]]"
+) -> "dict[str, RunRecord]":
     from peerlearn.records.folder import run_path
     from peerlearn.records.read import read_runs
     from peerlearn.results.compare import refuse_contradiction
 
     keys = {key for plan in plans for one in plan for key in one.keys.values()}
-    here = any((args.out / key / "summary.json").is_file() for key in keys)
-    sources = [*([args.out] if here else []), *args.runs]
     found: dict[str, RunRecord] = {}
     for run in read_runs(sources) if sources else []:
         key = run_path(Path(), run.config).as_posix()

@@ -1,6 +1,6 @@
 """From a table of the paper to its runs, and from finished runs back to its rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,12 @@ class Planned:
     @property
     def keys(self) -> dict[int, str]:
         """The folders of the runs below that of all runs, by seed."""
-        return {w.run.seed: run_path(Path(), w.run).as_posix() for w in self.wishes}
+        return {w.run.seed: key_of(w) for w in self.wishes}
+
+
+def key_of(wish: Wish) -> str:
+    """The folder of a run below that of all runs."""
+    return run_path(Path(), wish.run).as_posix()
 
 
 def planned(asked: Asked) -> list[Planned]:
@@ -131,6 +136,15 @@ def of_run(wish: Wish, found: RunRecord) -> RunRecord:
             f"{found.folder}: is another run than this table has there: {differ}; leave it out"
         )
     return found
+
+
+def missing(wishes: Iterable[Wish], there: Mapping[str, RunRecord]) -> list[Wish]:
+    """Those that are not there, by their folders; what is there must be what was wished for."""
+    keys = [(wish, key_of(wish)) for wish in wishes]
+    for wish, key in keys:
+        if key in there:
+            of_run(wish, there[key])
+    return [wish for wish, key in keys if key not in there]
 
 
 def wishes_of(found: Iterable[Planned]) -> list[Wish]:
