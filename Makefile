@@ -4,11 +4,11 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 BESIDE := tests/studies tests/devices tests/report tests/analysis tests/test_promises.py \
 	tests/test_settings_matter.py
-DEMO := er er+ccldc --data mini --memory 200 --train-per-class 120
+DEMO := er er+ema-chain er+ccldc --data mini --memory 200 --train-per-class 120
 
 .PHONY: demo test fuzz docs clean
 
-demo: .venv/.core  ## ER with and without CCL-DC on real images: a table and report.html
+demo: .venv/.core  ## ER alone, with the EMA chain and with CCL-DC on real images: a table and report.html
 	$(BIN)/peerlearn run $(DEMO) --out runs/demo
 	$(BIN)/peerlearn table runs/demo
 	$(BIN)/peerlearn report runs/demo --out report.html
