@@ -1,18 +1,25 @@
 """Evaluation inside tasks, and predictions before learning, against plain loops."""
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
 import torch
-from command import run_small
+from command import command, mini, run_small
 from conftest import Build, same, tensors
 
 from peerlearn import ClassStream, build_learner, small_net, toy_images
 from peerlearn.data.images import ImageSet
-from peerlearn.experiment.curve import Curve
+from peerlearn.experiment import run as running
+from peerlearn.experiment.curve import Curve, sample
+from peerlearn.experiment.resolve import Given, resolve
+from peerlearn.experiment.run import make_learner
 from peerlearn.experiment.settings import EvaluationSettings
 from peerlearn.metrics import Point
+from peerlearn.peer.seeding import generator
 from peerlearn.records.read import read_run, read_runs
 from peerlearn.records.schema import SavedCurve
 from peerlearn.results.compare import compare
@@ -165,6 +172,106 @@ class TestARunThatIsEvaluatedInsideTasks:
         assert "holds this run with 25; choose another --out" in said
         assert run_small(asked, "--net", "small") == 0  # who asks for nothing is content
         assert "was done before" in capsys.readouterr().err
+
+
+def test_the_curve_of_a_run_is_that_of_a_plain_loop(tmp_path: Path) -> None:
+    flags = {"net": "small", "batch": 3, "evaluate_every": 5, "probe": 2, "prequential": 20}
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+    assert run_small(tmp_path, *words, method="er") == 0
+    small = {"memory": 20, "width": 1, "train_per_class": 10, "test_per_class": 5}
+    given = [Given(name, value, "flag", name) for name, value in (small | flags).items()]
+    resolved = resolve("er", given)
+    stream = resolved.stream.stream(mini(), 0)
+    learner, rng = make_learner(resolved, stream), generator(0, "evaluation")
+    probe = [sample(test, 2, rng) for test in stream.test_sets]
+    answers: list[bool] = []
+    met: set[int] = set()
+    expected = []
+    for task in stream.tasks:
+        for number, (x, y) in enumerate(task.batches(), 1):
+            before = len(answers)
+            answers += (learner.predict(x) == y).tolist()
+            learner.learn(x, y)
+            met |= set(y.tolist())
+            if len(answers) // 5 > before // 5 and number < len(task):
+                recent = mean(answers[-20:])
+                expected.append(
+                    (len(answers), mean(right(learner, probe, met)), mean(answers), recent)
+                )
+        learner.end_task()
+    points = [point for point in read_run(place_of(tmp_path)).points if point.classes is None]
+    assert [(p.images, p.pool, p.prequential, p.recent) for p in points] == expected
+    assert len(expected) > 10
+
+
+@pytest.mark.parametrize("words", [("--realtime",), ("--budget", "2e7")])
+def test_a_run_that_dies_goes_on_to_the_same_curve_and_cost(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = (*ALONG, *words)
+    assert run_small(tmp_path / "whole", *given, method="er+mkd") == 0
+    save, calls = running.OnlineLearner.save, []
+
+    def dies(learner, *rest):  # type: ignore[no-untyped-def]
+        calls.append(1)
+        if len(calls) % 5 == 0:
+            raise SystemExit(9)
+        save(learner, *rest)
+
+    monkeypatch.setattr(running.OnlineLearner, "save", dies)
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            run_small(tmp_path / "killed", *given, method="er+mkd")
+    monkeypatch.undo()
+    assert run_small(tmp_path / "killed", *given, method="er+mkd") == 0
+    whole, killed = (place_of(tmp_path / name) for name in ("whole", "killed"))
+    for name in ("accuracy.json", "probes.jsonl"):
+        assert (whole / name).read_bytes() == (killed / name).read_bytes()
+    costs = [read_run(place).cost for place in (whole, killed)]
+    for name in ("flops", "relative", "updates_per_image", "forward_per_image", "image_flops"):
+        assert getattr(costs[0], name) == getattr(costs[1], name)
+    assert costs[0].updates_per_image is not None
+    assert 0 < costs[0].updates_per_image < 0.09
+    if words[0] == "--budget":
+        assert costs[0].flops is not None
+        assert 1e7 < costs[0].flops <= 2e7
+
+
+def test_what_is_asked_before_a_step_is_no_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Curve, "before", lambda *_: time.sleep(0.1))
+    assert run_small(tmp_path, "--net", "small", method="er") == 0
+    cost = read_run(place_of(tmp_path)).cost
+    assert cost.eval_seconds is not None
+    assert cost.train_seconds is not None
+    assert cost.eval_seconds > 1.0 > cost.train_seconds
+
+
+def test_a_curve_of_which_some_is_lost_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learn, steps = running.OnlineLearner.learn, []
+
+    def interrupted(*given, **named):  # type: ignore[no-untyped-def]
+        steps.append(1)
+        if len(steps) == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return learn(*given, **named)
+
+    monkeypatch.setattr(running.OnlineLearner, "learn", interrupted)
+    assert run_small(tmp_path, *ALONG) == 130
+    monkeypatch.undo()
+    (place_of(tmp_path) / "probes.jsonl").unlink()
+    assert run_small(tmp_path, *ALONG) == 2
+    assert "probes.jsonl" in (said := capsys.readouterr().err)
+    assert "0 of 3 points are there" in said
+
+
+def test_several_passes_have_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--realtime"], ["--budget", "1e9"], ["--evaluate-every", "10"]):
+        assert command("run", "er", "--epochs", "2", *words) == 2
+        assert f"{words[0]}: is for images that pass once" in capsys.readouterr().err
 
 
 def test_an_old_name_of_a_metric_is_understood(tmp_path: Path) -> None:

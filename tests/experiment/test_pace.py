@@ -64,7 +64,7 @@ def test_who_takes_k_steps_for_one_learns_every_kth_batch(
     build: Build, stream: ClassStream, k: float, learnt: list[int]
 ) -> None:
     batch = next(iter(stream.tasks[0]))
-    learner = Costly(build("er"), k)
+    learner = Costly(build("er", memory=0), k)
     pace, told = paced(learner, realtime=True)  # type: ignore[arg-type]
     losses = [pace.learn(batch) for _ in range(12)]
     assert learner.learnt == learnt
@@ -76,7 +76,7 @@ def test_who_takes_k_steps_for_one_learns_every_kth_batch(
 
 def test_fractions_add_up_over_a_long_stream(build: Build, stream: ClassStream) -> None:
     batch = next(iter(stream.tasks[0]))
-    learner = Costly(build("er"), 2.3)
+    learner = Costly(build("er", memory=0), 2.3)
     pace, _ = paced(learner, realtime=True)  # type: ignore[arg-type]
     for _ in range(2300):
         pace.learn(batch)
@@ -108,7 +108,7 @@ def test_without_time_images_are_kept_only_if_that_is_asked_for(
             pace.learn(batch)
         seen[store] = pace.learner.memory.seen
         assert pace.images == 100
-    assert seen == {False: 20, True: 100}
+    assert seen == {False: 30, True: 100}
 
 
 def test_a_budget_is_not_exceeded_and_predictions_go_on(build: Build, stream: ClassStream) -> None:
@@ -126,15 +126,42 @@ def test_a_budget_is_not_exceeded_and_predictions_go_on(build: Build, stream: Cl
     assert pace.learner.memory.seen == 100  # what comes later is kept
 
 
-def test_its_state_is_all_of_it(build: Build, stream: ClassStream) -> None:
-    pace, _ = paced(build("er+mkd"), realtime=True)
-    batches: list[Batch] = list(stream.tasks[0])
-    for batch in batches[:5]:
+def test_time_in_which_there_was_nothing_to_do_is_lost(build: Build, stream: ClassStream) -> None:
+    batch = next(iter(stream.tasks[0]))
+    learner = Costly(build("er", memory=0), 0)
+    pace, _ = paced(learner, realtime=True)  # type: ignore[arg-type]
+    for _ in range(5):
         pace.learn(batch)
-    other, _ = paced(pace.learner, realtime=True)
-    other.restore(SavedPace(**pace.state()))  # type: ignore[arg-type]
-    assert other.state() == pace.state()
-    assert pace.state() is not None
+    learner.k = 2
+    for _ in range(6):
+        pace.learn(batch)
+    assert learner.learnt == [0, 1, 2, 3, 4, 5, 7, 9]
+
+
+@pytest.mark.parametrize("settings", [{"realtime": True}, {"budget": 2.5e6}])
+def test_its_state_is_all_of_it(
+    build: Build, stream: ClassStream, tmp_path: Path, settings: dict[str, object]
+) -> None:
+    batches: list[Batch] = [*stream.tasks[0], *stream.tasks[0]]
+    whole, _ = paced(build("er+mkd"), **settings)
+    for batch in batches:
+        whole.learn(batch)
+    for stop in range(1, len(batches)):
+        one, _ = paced(build("er+mkd"), **settings)
+        for batch in batches[:stop]:
+            one.learn(batch)
+        one.learner.save(tmp_path)
+        other, _ = paced(build("er+mkd"), **settings)
+        other.learner.load(tmp_path)
+        other.restore(SavedPace(**one.state()))  # type: ignore[arg-type]
+        for batch in batches[stop:]:
+            other.learn(batch)
+        assert 0 < other.steps == whole.steps < len(batches) - 1
+        assert vars(other) | {"learner": 0, "tell": 0, "_told": 0} == vars(whole) | {
+            "learner": 0,
+            "tell": 0,
+            "_told": 0,
+        }
     other.restore(None)  # of an earlier version
     assert (other.relative, other.updates_per_image, other.state()) == (None, None, None)
 
@@ -143,12 +170,17 @@ def test_a_run_in_real_time_says_what_it_took(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_small(tmp_path, "--net", "small", "--realtime", method="er+ccldc") == 0
-    assert "a step takes 10.0 times one of er" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the stream does not wait; batches that pass during a step are predicted" in said
+    assert ", k 10.0\n" in said
     (place,) = tmp_path.rglob("seed0")
     assert "realtime=true" in str(place)
     run = read_run(place)
     assert run.cost.relative == pytest.approx(10.0)
-    assert run.cost.updates_per_image == pytest.approx(0.01)  # one step of ten batches of ten
+    assert run.cost.updates_per_image == pytest.approx(0.02)  # batches 1 and 7 of ten
+    assert [
+        step.batch for step in run.steps
+    ] == []  # a line for ten batches, of one that was learnt
     assert run.summary.along == {"window": 1000}
     assert run.metrics["prequential"] is not None
     state = json.loads((place / "checkpoint" / "state.json").read_text())

@@ -163,6 +163,7 @@ def test_json_has_numbers_from_0_to_1_and_null_where_there_is_nothing() -> None:
         "forward_per_image": 14.0, "backward_per_image": 74.0,
         "train_seconds": pytest.approx(191.8), "eval_seconds": 4.0, "peak_bytes": 1.2e9,
         "kept_bytes": 614_400.0, "flops": None, "relative": None, "updates_per_image": None,
+        "image_flops": None,
     }  # fmt: skip
     assert (single["FM"], single["AA_std"], single["AA_low"], single["note"]) == (None,) * 4
     assert (single["method"], single["variant"]) == ("er", {"lr": 0.01})

@@ -236,6 +236,12 @@ def test_a_dry_run_says_which_runs_cannot_begin(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.endswith("2 left, 2 of them cannot begin\n")
 
 
+def test_what_decides_no_row_is_the_same_for_all_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in ("--evaluate-every", "--probe", "--current-loss"):
+        assert command("sweep", "er", *SMALL, flag, "10,20", "--dry-run") == 2
+        assert f"{flag}:" in capsys.readouterr().err
+
+
 def test_runs_that_differ_in_seeds_rates_or_weights_take_as_long_as_each_other() -> None:
     def key(method: str, **given: object) -> str:
         return cost_key(resolve(method, [Given(n, v, "flag", n) for n, v in given.items()]))

@@ -264,6 +264,23 @@ def test_a_search_of_something_else_in_the_same_folder_is_refused(tmp_path: Path
         tune(search(space={"optim.lr": [0.1]}), tmp_path / "tuning", Stubs())
 
 
+def test_a_search_of_before_a_setting_came_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declaration, new = Search.declaration, ("realtime", "realtime_store", "budget")
+
+    def of_then(own: Search, fingerprint: str) -> dict[str, Any]:
+        whole = declaration(own, fingerprint)
+        kept = {k: v for k, v in whole["settings"].items() if k not in new}
+        return {**whole, "settings": kept}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Search, "declaration", of_then)
+        tune(search(trials=1), tmp_path / "tuning", Stubs())
+    study, _, _ = tune(search(trials=2), tmp_path / "tuning", Stubs())
+    assert len(study.trials) == 2
+
+
 def test_more_trials_can_be_asked_for_later(tmp_path: Path) -> None:
     tune(search(trials=2), tmp_path / "tuning", Stubs())
     study, _, _ = tune(search(trials=5), tmp_path / "tuning", Stubs())

@@ -98,6 +98,7 @@ class Curve:
             "met": self.met.nonzero().flatten().tolist(),
             "right": self.prequential.right,
             "last": "".join("01"[right] for right in self.prequential.last),
+            "points": len(self.points),
         }
 
     def restore(self, saved: SavedCurve, points: Sequence[Point]) -> None:

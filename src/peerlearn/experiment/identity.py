@@ -15,6 +15,7 @@ from peerlearn.settings import flatten, nest
 
 MOST_DIFFERENCES = 5  # named in a message
 KINDS = {"machine": MachineSettings, "probes": ProbeSettings, "evaluation": EvaluationSettings}
+EVERY, PROBE, _ = EVALUATION
 THREADS, PEER_THREADS = "machine.threads", "machine.peer_threads"
 
 
@@ -113,7 +114,8 @@ def _refuse_another_curve(folder: RunFolder, found: Config, values: Mapping[str,
     usual = flatten({"evaluation": EvaluationSettings().model_dump()})
     for name in EVALUATION:
         there = found.settings.get(name, usual[name])
-        if values[name] != there:
+        unread = name == PROBE and not values[EVERY]
+        if values[name] != there and not unread:
             flag = name.partition(".")[2].replace("_", "-")
             raise UserError(
                 f"--{flag}: {folder.path} holds this run with {there}; choose another --out, or "

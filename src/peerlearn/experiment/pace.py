@@ -1,7 +1,7 @@
 """The price of being slow: which batches a learner has the time, or the budget, to learn.
 
-Computing is counted in images: forward passes, and backward ones twice, of all networks. A step is
-compared with one of ER on the same batch, with as many images replayed.
+Computing is counted in images: forward passes, and backward ones twice, of all networks. A batch's
+time is that of a step of ER with a full replay batch.
 """
 
 import math
@@ -35,38 +35,39 @@ class Pace:
         self.learner, self.settings, self.tell = learner, settings, tell
         budget = settings.budget
         self._most = math.inf if budget is None else budget / flops()  # in images
-        self.steps = self.reference = self.passed_by = self.clock = 0
-        self.last = 0.0  # k of the last step
-        self.spent = self._told = False
+        self.steps = self.reference = self.passed_by = self.clock = self.step_at = 0
+        self.dearest = 1.0  # k of the dearest step so far
+        self.spent = False
         self.known = True  # what the run has taken from its beginning on
+        self._told: set[str] = set()
 
     def learn(self, batch: Batch, remember: bool = True) -> dict[str, float]:
         """Let a batch be learnt if there is time and budget for it; its losses.
 
         remember: as of `OnlineLearner.learn`.
         """
-        arrival = self.learner.progress.batches * TENTHS
-        reference = self._reference(len(batch.y))
+        arrival, rows = self.learner.progress.batches * TENTHS, len(batch.y)
         if self.settings.realtime and self.clock > arrival:
-            self._tell(f"a step takes {self.last:.1f} times one of er; batches that pass meanwhile "
-                       "are predicted, not learnt")  # fmt: skip
-            self._skip(batch, remember and self.settings.realtime_store)
+            self._tell("the stream does not wait; batches that pass during a step are predicted, "
+                       "not learnt")  # fmt: skip
+            self._skip(batch, self.settings.realtime_store)
             return {}
-        self.spent = self.spent or self._too_much(reference)
+        replayed = min(self._replay_batch, len(self.learner.memory))
+        reference = er_step(rows, replayed)
+        self.spent = self.spent or self._computed + self.dearest * reference > self._most
         if self.spent:
             self._tell("the budget is spent; what still comes is predicted, not learnt")
-            self._skip(batch, remember and not self.learner.method.stores)
+            self._skip(batch, not self.learner.method.stores)
             return {}
         before = self._computed
         losses = self.learner.learn(*batch, remember=remember)
         if taken := self._computed - before:
-            self.steps += 1
+            self.steps, self.step_at = self.steps + 1, self.learner.progress.batches
             self.reference += reference
-            self.last = taken / reference
-        k = round(TENTHS * taken / reference)
-        # of the time since it was free it makes up for what is less than a batch's: fractions of k
-        # add up, while idle hours are lost
-        self.clock = max(self.clock, arrival - TENTHS) + k
+            self.dearest = max(self.dearest, taken / reference)
+        k = round(TENTHS * taken / er_step(rows, min(self._replay_batch, self._capacity)))
+        # fractions of k add up; time in which it had nothing to do is lost
+        self.clock = max(self.clock, arrival - TENTHS + 1) + k
         return losses
 
     @property
@@ -91,7 +92,7 @@ class Pace:
 
     def restore(self, saved: SavedPace | None) -> None:
         """Become the one whose `state()` this was; earlier versions did not count."""
-        self.known = saved is not None
+        self.known, self.step_at = saved is not None, self.learner.progress.batches
         for name, value in saved or ():
             setattr(self, name, value)
 
@@ -100,20 +101,29 @@ class Pace:
         cost = self.learner.cost
         return cost["forward_images"] + 2 * cost["backward_images"]
 
-    def _reference(self, rows: int) -> int:
-        """What a step of ER would take now: each image forward, and twice backward."""
-        replayed = min(self.learner.method.settings.replay_batch, len(self.learner.memory))
-        return 3 * (rows + replayed)
+    @property
+    def _replay_batch(self) -> int:
+        replayed: int = self.learner.method.settings.replay_batch
+        return replayed
 
-    def _too_much(self, reference: int) -> bool:
-        """Whether a step like the last one would exceed the budget."""
-        return self._computed + self.last * reference > self._most
+    @property
+    def _capacity(self) -> int:
+        return self.learner.memory.capacity
 
     def _skip(self, batch: Batch, remember: bool) -> None:
         self.learner.skip(*batch, remember=remember)
         self.passed_by += 0 if remember else len(batch.y)
 
     def _tell(self, text: str) -> None:
-        if not self._told:
+        if text not in self._told:
             self.tell(text)
-        self._told = True
+        self._told.add(text)
+
+
+def er_step(rows: int, replayed: int) -> int:
+    """What a step of ER takes: each image forward, and twice backward.
+
+    >>> er_step(10, 64)
+    222
+    """
+    return 3 * (rows + replayed)

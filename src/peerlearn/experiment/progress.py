@@ -97,7 +97,9 @@ class Console:
 
     def end(self, summary: dict[str, Any]) -> None:
         """A line for the run."""
-        self._line(f"{self.label}: done, {_metrics(summary)}")
+        k = summary["cost"].get("relative")
+        took = "" if k is None else f", k {k:.1f}"
+        self._line(f"{self.label}: done, {_metrics(summary)}{took}")
         if learnt := self.total - self.first:
             self.seconds[self.method] = (time.monotonic() - self.started) / learnt * self.total
 

@@ -59,6 +59,7 @@ ALIASES = {
 _METHOD = ("method.name", "collaboration.name")
 _PARTS = ("net.name", "optim.name", "memory.name")
 STREAM = "stream.name"
+ONE_PASS = ("evaluation.evaluate_every", "evaluation.prequential", "realtime", "budget")
 PRECISION = "machine.precision"
 IDENTITY = ("data", *_METHOD, "memory.size", "seed")
 
@@ -160,6 +161,10 @@ class Resolved:
                 flag = key.partition(".")[2].replace("_", "-")
                 raise UserError(f"--{flag}: {method.name} has no logits to look at; leave it out")
 
+        for key in ONE_PASS if self.stream.epochs > 1 else ():
+            if self.values[key]:
+                flag = key.rpartition(".")[2].replace("_", "-")
+                raise UserError(f"--{flag}: is for images that pass once; leave it or --epochs out")
         if self.run.realtime_store and method.stores:
             raise UserError(
                 f"--realtime-store: {method.name} keeps {' and '.join(method.stores)} with its "

@@ -270,7 +270,7 @@ class _Run:
         for batch in task.batches(start=self.learner.progress.batches - before):
             asked = time.perf_counter()
             self.curve.before(batch)
-            start = time.perf_counter()
+            start, before_it = time.perf_counter(), self.pace.step_at
             self.eval_seconds += start - asked
             losses = self.pace.learn(batch, remember=self.learner.progress.batches < once)
             seconds = time.perf_counter() - start
@@ -278,7 +278,7 @@ class _Run:
             done = self.learner.progress.batches
             if self.lease.doubtful:
                 self._hold()
-            if done % LOG_EVERY == 0:
+            if losses and done // LOG_EVERY > before_it // LOG_EVERY:  # the first in ten batches
                 self.folder.log(log, done, index, losses, seconds)
             self.watcher.step(done, index, losses)
             start = time.perf_counter()
@@ -345,6 +345,7 @@ class _Run:
                 "flops": self._flops * (cost["forward_images"] + 2 * cost["backward_images"]),
                 "relative": self.pace.relative,
                 "updates_per_image": self.pace.updates_per_image,
+                "image_flops": self._flops,
             },
             memory_classes=self.memory_classes,
         )
@@ -393,6 +394,9 @@ class _Run:
         self.probes.restore(saved.probe_bytes if saved else 0)
         if saved is not None and saved.curve is not None:
             points = points_in(read_probes(self.folder.path, most=MOST_BYTES))
+            if len(points) != saved.curve.points:
+                what = f"{len(points)} of {saved.curve.points} points are there"
+                raise damaged(self.folder.probes, what)
             self.curve.restore(saved.curve, points)
 
     def _saved(self) -> Saved | None:

@@ -32,7 +32,7 @@ class RunSettings(Settings):
     )
     updates: int = setting(1, "steps per stream batch", ge=1, le=10_000)
     realtime: bool = setting(
-        False, "the stream does not wait: who takes k steps of ER for one learns every k-th batch"
+        False, "the stream does not wait: a step that costs k of er's takes the time of k batches"
     )
     realtime_store: bool = setting(
         False, "keep images of batches for which there was no time in memory all the same"
@@ -98,7 +98,7 @@ class EvaluationSettings(Settings):
     probe: int = setting(10, "test images per class in an evaluation inside tasks", ge=1)
     prequential: int = setting(
         0,
-        "predict each batch before it is learnt; images in the window of its accuracy; 0: not",
+        "images in the window of accuracy before learning; 0: off, 1000 with realtime, budget",
         ge=0,
         le=1_000_000,
     )

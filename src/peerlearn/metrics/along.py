@@ -94,7 +94,8 @@ def worst_case(points: Sequence[Point]) -> float:
     for point in points:
         if point.tasks:
             lowest = [min(pair) for pair in zip(lowest, point.tasks, strict=False)]
-            lowest += point.tasks[len(lowest) : None if point.classes is not None else len(lowest)]
+        if point.classes is not None:
+            lowest += point.tasks[len(lowest) :]
     asked = [point.tasks for point in points if point.tasks]
     if not asked:
         return math.nan

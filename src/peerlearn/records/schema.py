@@ -142,6 +142,7 @@ class Cost(Record):
     flops: Number = None  # of all passes while learning, a backward one as two forward ones
     relative: Number = None  # k: computing of a step, in steps of ER on the same batch and replay
     updates_per_image: Number = None  # steps over images of the stream
+    image_flops: Number = None  # of one image in one network, forward
 
     @model_validator(mode="before")
     @classmethod
@@ -271,27 +272,31 @@ class SavedCurve(Record):
 
     images: that had passed before the last batch, and after it. met: labels that have passed.
     right: stream images that were predicted rightly. last: those of the window, 1 if rightly.
+    points: how many are in probes.jsonl.
     """
 
     images: Annotated[list[Count], Field(min_length=2, max_length=2)]
     met: Annotated[list[Count], Field(max_length=MOST_CLASSES)]
     right: Count
     last: Annotated[str, Field(pattern="^[01]*$")]
+    points: Count
 
 
 class SavedPace(Record):
     """What a run has taken its time and computing for.
 
-    steps: batches that were learnt. reference: what they would have cost ER, in images forward and
-    twice backward. passed_by: images that were neither learnt nor kept. clock: tenths of a batch's
-    time until which it is busy. last: k of the last step. spent: whether the budget is.
+    steps: batches that were learnt. step_at: batches that had passed after the last of them.
+    reference: what they would have cost ER, in images forward and twice backward. passed_by: images
+    that were neither learnt nor kept. clock: tenths of a batch's time until which it is busy.
+    dearest: k of the dearest step. spent: whether the budget is.
     """
 
     steps: Count
+    step_at: Count
     reference: Count
     passed_by: Count
     clock: Count
-    last: Annotated[float, Field(ge=0, le=LARGEST)]
+    dearest: Annotated[float, Field(ge=0, le=LARGEST)]
     spent: bool
 
 

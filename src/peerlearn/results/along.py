@@ -1,8 +1,8 @@
 """How metrics along a stream were had: what must agree before they are averaged or compared."""
 
-from peerlearn.metrics.along import ALONG
 from peerlearn.records.read import RunRecord
 
+BETWEEN = ("A_AUC", "AAA", "WC")  # metrics of points inside tasks
 HOW = ("every", "probe", "window")  # of `Summary.along`
 Way = tuple[float | None, ...]
 
@@ -10,9 +10,10 @@ Way = tuple[float | None, ...]
 def way_of(run: RunRecord, metric: str) -> Way:
     """What a metric of a run rests on: images between points, and test images per class.
 
-    Nothing for what needs no such points: metrics of a matrix, and prequential accuracy in all.
+    Nothing for what needs no such points: metrics of a matrix and of ends of tasks, where all test
+    images are predicted, and prequential accuracy in all.
     """
-    if metric not in ALONG or metric == "prequential":
+    if metric not in BETWEEN:
         return ()
     return run.summary.along.get("every"), run.summary.along.get("probe")
 

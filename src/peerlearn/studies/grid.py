@@ -13,6 +13,7 @@ from peerlearn.experiment.resolve import ALIASES, Given, Resolved, resolve
 from peerlearn.experiment.settings import parse_seeds
 from peerlearn.experiment.vocabulary import every_key, refuse_unused
 from peerlearn.records.folder import run_path
+from peerlearn.records.schema import MACHINE
 from peerlearn.settings import matching
 from peerlearn.storage import user_path
 
@@ -279,6 +280,6 @@ def axis_of(key: str, values: Sequence[Any], origin: str, where: str) -> Axis:
 
 
 def of_the_machine(key: str) -> bool:
-    """Whether a setting is one of the machine, which decides no accuracy and is for all runs."""
+    """Whether a setting is one of the machine or of probes: decides no row, is for all runs."""
     found = matching(ALIASES.get(key, key), [*every_key()])
-    return bool(found) and all(one.startswith("machine.") for one in found)
+    return bool(found) and all(one.startswith("machine.") or one in MACHINE for one in found)

@@ -6,6 +6,7 @@ https://optuna.org. A journal in the folder of the search, or any other storage 
 import json
 import secrets
 import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from peerlearn.errors import UserError
 from peerlearn.leases import leased
+from peerlearn.records.schema import LATER
 from peerlearn.records.study import Range
 from peerlearn.storage import write_file
 from peerlearn.studies.search import Search
@@ -86,6 +88,12 @@ def _made(folder: Path) -> Path:
     return folder
 
 
+def _of_today(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """What was declared, with settings that came later as they were then."""
+    later = {key: value for key, value in LATER.items() if key in ours["settings"]}
+    return {**theirs, "settings": {**later, **theirs.get("settings", {})}}
+
+
 def _declare(search: Search, study: Any, folder: Path, fingerprint: str) -> None:
     """Write down what is searched; what goes on must be the same, in the same folder."""
     ours = json.loads(json.dumps(search.declaration(fingerprint)))
@@ -94,7 +102,7 @@ def _declare(search: Search, study: Any, folder: Path, fingerprint: str) -> None
         write_file(token, secrets.token_hex(16))
         study.set_user_attr("token", token.read_text())
         study.set_user_attr("declared", ours)
-    elif differ := [key for key in ours if ours[key] != theirs.get(key)]:
+    elif differ := [key for key in ours if ours[key] != _of_today(theirs, ours).get(key)]:
         raise UserError(
             f"{folder}: holds a search with other {' and '.join(differ)}; choose another --out"
         )
