@@ -85,7 +85,7 @@ def test_the_headline_says_what_a_wrapper_does_to_its_baseline(runs_root: Path) 
 
 @pytest.mark.parametrize(
     ("wrapper", "title"),
-    [("sdc", "SDC"), ("ccl", "CCL"), ("mkd", "MKD"), ("ema-chain", "ema-chain"), ("mine", "mine")],
+    [("sdc", "SDC"), ("ccl", "CCL"), ("mkd", "MKD"), ("ema-chain", "EMA chain"), ("mine", "mine")],
 )
 def test_the_wrapper_that_was_run_is_named(
     fabricate_run: Fabricate, tmp_path: Path, wrapper: str, title: str
@@ -156,12 +156,12 @@ def test_of_several_wrappers_each_is_named_with_what_it_does(
     make(fabricate_run, "er", 0.40, 0.41, 0.42)
     make(fabricate_run, "er+ccldc", 0.50, 0.52, 0.52)
     make(fabricate_run, "er+ema-chain", 0.60, 0.62, 0.62)
-    assert headline(page_of(tmp_path / "runs")) == "AA of er is higher with ema-chain and CCL-DC"
+    assert headline(page_of(tmp_path / "runs")) == "AA of er is higher with EMA chain and CCL-DC"
     make(fabricate_run, "er+ema", 0.30, 0.31, 0.33)
     make(fabricate_run, "er+mkd", 0.38, 0.47, 0.43)
     make(fabricate_run, "er+gwm", 0.90)
     assert headline(page_of(tmp_path / "runs")) == (
-        "AA of er is higher with ema-chain and CCL-DC, lower with EMA, MKD cannot be told from er, "
+        "AA of er is higher with EMA chain and CCL-DC, lower with EMA, MKD cannot be told from er, "
         "GWM with one seed only"
     )
 

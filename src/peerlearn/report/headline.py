@@ -11,6 +11,7 @@ from peerlearn.results.statistics import Paired
 
 TITLES = {  # of wrappers; others by their names
     "ccldc": "CCL-DC",
+    "ema-chain": "EMA chain",
     **{name: name.upper() for name in ("ccl", "ema", "gwm", "mkd", "sdc")},
 }
 
