@@ -60,6 +60,9 @@ def test_they_have_columns_with_gains_and_marks_like_the_others() -> None:
 
 
 def test_programs_get_them_with_how_they_were_had() -> None:
+    lost = [record(along=OFTEN, A_AUC=0.4, F_last=0.25, WC=0.125, AIA=0.5)]
+    (one,) = json.loads(render(lost, "json"))
+    assert (one["F_last"], one["WC"], one["AIA"], one["AAA"]) == (0.25, 0.125, 0.5, None)
     alone, wrapped = json.loads(render(pair(), "json"))
     assert (alone["A_AUC"], alone["along"]) == (pytest.approx(0.41), OFTEN)
     assert wrapped["gains"]["A_last"]["difference"] == pytest.approx(0.055)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from peerlearn.errors import UserError, did_you_mean
-from peerlearn.metrics.table import SHOWN
+from peerlearn.metrics.table import EVERY, SHOWN
 from peerlearn.records.folder import shown
 from peerlearn.records.read import RunRecord
 from peerlearn.records.schema import Cost
@@ -208,7 +208,7 @@ def _record(group: Group, series: Series) -> dict[str, Any]:
         "variant": series.variant, "label": series.label,
         "n": len(series.done), "seeds": list(series.seeds),
     }  # fmt: skip
-    for name in SHOWN:
+    for name in EVERY:
         spread = series.spread(name)
         record[name] = spread and spread.mean
         for part in ("std", "low", "high"):
@@ -239,7 +239,7 @@ PARTS = {"": "difference", "_low": "low", "_high": "high", "_p": "p", "_n": "n"}
 
 
 def _flat_heads() -> list[str]:
-    metrics = [f"{name}{part}" for name in SHOWN for part in ("", "_std", "_low", "_high")]
+    metrics = [f"{name}{part}" for name in EVERY for part in ("", "_std", "_low", "_high")]
     gains = [f"gain{part}" for part in PARTS]
     others = [f"gain_{name}{part}" for name in SHOWN[1:] for part in PARTS]
     head = ["data", "memory", "method", "variant", "label", "n", "seeds"]
