@@ -86,7 +86,14 @@ def test_fractions_add_up_over_a_long_stream(build: Build, stream: ClassStream) 
 
 @pytest.mark.parametrize(
     ("name", "k"),
-    [("er", 1.0), ("er+ema", 1.0), ("er+mkd", 7 / 3), ("er+sdc", 5.0), ("er+ccldc", 10.0)],
+    [
+        ("er", 1.0),
+        ("er+ema", 1.0),
+        ("er+mkd", 7 / 3),
+        ("er+sdc", 5.0),
+        ("er+ema-chain", 14 / 3),
+        ("er+ccldc", 10.0),
+    ],
 )
 def test_k_is_what_the_learner_itself_has_counted(
     build: Build, stream: ClassStream, name: str, k: float
