@@ -270,7 +270,7 @@ class _Run:
         for batch in task.batches(start=self.learner.progress.batches - before):
             asked = time.perf_counter()
             self.curve.before(batch)
-            start, before_it = time.perf_counter(), self.pace.step_at
+            start, last_step = time.perf_counter(), self.pace.step_at
             self.eval_seconds += start - asked
             losses = self.pace.learn(batch, remember=self.learner.progress.batches < once)
             seconds = time.perf_counter() - start
@@ -278,7 +278,7 @@ class _Run:
             done = self.learner.progress.batches
             if self.lease.doubtful:
                 self._hold()
-            if losses and done // LOG_EVERY > before_it // LOG_EVERY:  # the first in ten batches
+            if losses and done // LOG_EVERY > last_step // LOG_EVERY:  # the first in ten batches
                 self.folder.log(log, done, index, losses, seconds)
             self.watcher.step(done, index, losses)
             start = time.perf_counter()
