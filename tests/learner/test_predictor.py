@@ -22,8 +22,8 @@ from peerlearn import (
     small_net,
 )
 from peerlearn.experiment.evaluate import Scores
-from peerlearn.learner import Predictor, predictor
-from peerlearn.learner.turns import Turns
+from peerlearn.learner import Predictor, frozen
+from peerlearn.learner.frozen import SharedLanes
 from peerlearn.losses import class_means
 from peerlearn.methods import ER
 from peerlearn.peer.lanes import Lanes
@@ -139,7 +139,7 @@ def test_a_network_that_cannot_be_copied_answers_all_the_same(
         assert learner.peers[0].model.net.encoder.last is kept  # type: ignore[attr-defined]
 
 
-def test_weights_are_shared_not_copied(build: Build, stream: ClassStream) -> None:
+def test_weights_that_were_changed_by_hand_are_seen(build: Build, stream: ClassStream) -> None:
     learner = build("er")
     learner.learn(*next(iter(stream.tasks[0])))
     before = learner.logits(stream.test_sets[0].x)
@@ -167,7 +167,7 @@ def test_tensors_that_were_replaced_by_hand_are_seen(build: Build, stream: Class
 def test_one_pass_gives_what_each_question_gives(
     name: str, net: str | None, build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predictor, "EVAL_BATCH", 7)  # the last part is a small one
+    monkeypatch.setattr(frozen, "EVAL_BATCH", 7)  # the last part is a small one
     learner = build(name, **({"net": Moody} if net else {}))
     for batch in list(stream.tasks[0])[:3]:
         learner.learn(*batch)
@@ -187,8 +187,9 @@ def test_lanes_change_no_answer(build: Build, stream: ClassStream) -> None:
         learner.learn(*batch)
     x = stream.test_sets[0].x
     models = [peer.model for peer in learner.peers]
-    own = (models, learner.method, learner.memory, learner.device, Turns())
-    side_by_side = Predictor(*own, Lanes(2))
+    named = [(f"peer{i}.model", model) for i, model in enumerate(models)]
+    own = (named, learner.method, learner.memory, learner.device, learner.whole)
+    side_by_side = Predictor(*own, SharedLanes(Lanes(2)))
     threads = set()
     head = type(models[0].net).classify
 
@@ -366,8 +367,8 @@ class TestClassMeans:
             rows.append(len(features))
             return class_means(features, *rest)
 
-        monkeypatch.setattr(predictor, "class_means", means)
-        monkeypatch.setattr(predictor, "MEANS_PART", 4)
+        monkeypatch.setattr(frozen, "class_means", means)
+        monkeypatch.setattr(frozen, "MEANS_PART", 4)
         learner.predictor.refresh()
         parts = learner.predictor.class_means()
         assert rows == [4] * 6 + [1]

@@ -4,6 +4,7 @@ import gc
 import time
 import weakref
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,14 +193,14 @@ def test_a_method_may_ask_another_learner(build: Build, stream: ClassStream) -> 
     assert learners[1].lanes.count == 2
 
 
-def test_a_hook_that_asks_the_learner_is_refused_and_not_left_waiting(
-    build: Build, stream: ClassStream
+def test_a_hook_that_saves_the_learner_is_refused_and_not_left_waiting(
+    build: Build, stream: ClassStream, tmp_path: Path
 ) -> None:
     learner = build("er+ccldc", peers_at_once=2)
     first, second = list(stream.tasks[0].batches())[:2]
     learner.learn(*first)
     for peer in learner.peers:
-        peer.model.net.register_forward_hook(lambda *_: learner.predict(first[0]))
+        peer.model.net.register_forward_hook(lambda *_: learner.save(tmp_path))
     with pytest.raises(UserError, match="peers_at_once=1"):
         learner.learn(*second)
 

@@ -26,7 +26,7 @@ from peerlearn.experiment.progress import Console
 from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.run import make_learner, run
 from peerlearn.experiment.settings import EvaluationSettings as Evaluation
-from peerlearn.learner.predictor import EVAL_BATCH
+from peerlearn.learner.frozen import EVAL_BATCH
 from peerlearn.runtime import child_environment
 
 TEST_IMAGES = 500

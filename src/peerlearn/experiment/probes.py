@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from peerlearn.experiment.curve import Curve, sample
 from peerlearn.experiment.settings import ProbeSettings
+from peerlearn.learner.frozen import EVAL_BATCH
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.learner.predictor import EVAL_BATCH
 from peerlearn.peer.seeding import generator
 from peerlearn.records.folder import RunFolder
 from peerlearn.storage import Log

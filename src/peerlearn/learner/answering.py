@@ -8,9 +8,10 @@ import torch
 
 from peerlearn.errors import UserError
 from peerlearn.learner.collaboration import ANSWERS, AnswerBy
+from peerlearn.learner.frozen import SharedLanes
 from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.teacher import Teacher
-from peerlearn.learner.turns import Turns
+from peerlearn.learner.whole import Whole
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
 from peerlearn.peer.lanes import Lanes
@@ -27,7 +28,7 @@ class Answering(Mapping[AnswerBy, Predictor]):
         method: whose rule turns answers into a class.
         memory: whose images give the class means.
         device: where answers are.
-        turns: taken by every step and every answer.
+        whole: the state between two steps.
         lanes: in which networks compute.
     """
 
@@ -40,12 +41,13 @@ class Answering(Mapping[AnswerBy, Predictor]):
         method: Method[Any],
         memory: Memory,
         device: torch.device,
-        turns: Turns,
+        whole: Whole,
         lanes: Lanes,
     ) -> None:
-        models = [peer.model for peer in peers]
+        self._lanes = SharedLanes(lanes)
+        models = [(f"peer{i}.model", peer.model) for i, peer in enumerate(peers)]
         new = partial(
-            Predictor, method=method, memory=memory, device=device, turns=turns, lanes=lanes
+            Predictor, method=method, memory=memory, device=device, whole=whole, lanes=self._lanes
         )
         self._predictors: dict[AnswerBy, Predictor] = {"peers": new(models)}
         for name, teacher in teachers.items():
@@ -55,9 +57,13 @@ class Answering(Mapping[AnswerBy, Predictor]):
                     f"teacher {name!r}: slow_copies must hold a network for each of "
                     f"{len(peers)} peers, and holds {len(copies)}"
                 )
+            if not {*copies} <= {*teacher.networks}:
+                raise UserError(f"teacher {name!r}: slow_copies must be among its networks")
             if teacher.slow and "shadow" not in self._predictors:
-                self._predictors["shadow"] = new([*dict.fromkeys(copies)])
-                self._predictors["average"] = new(models, halfway_to=copies)
+                numbers = map(teacher.networks.index, copies)
+                named = [(f"teacher.{name}.{i}", teacher.networks[i]) for i in numbers]
+                self._predictors["shadow"] = new([*dict.fromkeys(named)])
+                self._predictors["average"] = new(models, halfway_to=named)
         self._usual = usual
         for predictor in self.values():
             for peer in peers:  # fused ones do not let torch count what they write
@@ -89,8 +95,7 @@ class Answering(Mapping[AnswerBy, Predictor]):
 
     def use(self, lanes: Lanes) -> None:
         """Compute in these from now on."""
-        for predictor in self.values():
-            predictor.lanes = lanes
+        self._lanes.lanes = lanes
 
     @property
     def image_shape(self) -> tuple[int, ...] | None:

@@ -32,8 +32,9 @@ from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.side_by_side import NotAlone, SideBySide
 from peerlearn.learner.teacher import Shown, Teacher, logits_by_view
 from peerlearn.learner.turns import Turns
-from peerlearn.learner.undo import AllOrNothing, Moving, Scope
+from peerlearn.learner.undo import AllOrNothing, Scope
 from peerlearn.learner.validation import check_declared, check_networks
+from peerlearn.learner.whole import Moving, Whole
 from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
@@ -145,8 +146,8 @@ class OnlineLearner:
             return TEACHERS[name](self.peers, lambda: new_peer(next(more), first), **values)
 
         self.teachers = {name: teacher(name) for name in c.teacher_names}
-        self._turns = Turns()  # a step and an answer never have the weights together
-        self.moving: Moving = ""
+        self._turns = Turns()  # of those who learn, save or load
+        self.whole = Whole()
         self._each_peer = SideBySide(self.peers, method, peers_at_once, compiled=compile)
         self.predictors = Answering(
             self.peers,
@@ -155,9 +156,18 @@ class OnlineLearner:
             method=method,
             memory=self.memory,
             device=self.device,
-            turns=self._turns,
-            lanes=self.lanes,
+            whole=self.whole,
+            lanes=self._each_peer.lanes_for_answers(),
         )
+
+    @property
+    def moving(self) -> Moving:
+        """What a step moves at this moment, or was moving when it broke off."""
+        return self.whole.moving
+
+    @moving.setter
+    def moving(self, what: Moving) -> None:
+        self.whole.moving = what
 
     @property
     def predictor(self) -> Predictor:
@@ -194,7 +204,7 @@ class OnlineLearner:
                 return self._learn_all_or_nothing(raw, batch, remember)
             except NotAlone:
                 self._each_peer.give_up()
-                self.predictors.use(self.lanes)
+                self.predictors.use(self._each_peer.lanes_for_answers())
                 return self._learn_all_or_nothing(raw, batch, remember)
 
     def skip(self, x: Array, y: Array, *, remember: bool = False) -> None:
@@ -218,15 +228,15 @@ class OnlineLearner:
             rows = {"x": raw, "y": batch.y}
             with AllOrNothing(self, "before weights") as guard:
                 slots = self.memory.choose(rows, self.rngs["memory"])
-                self.moving = "images"
-                self.memory.keep(rows, slots)
-                self.progress = self.progress.meeting(batch.y).after_skip()
-                guard.done()
-            self.moving = ""
+                with self.whole.lock:
+                    self._keep(rows, slots)
+                    self.progress = self.progress.meeting(batch.y).after_skip()
+                    guard.done()
+                    self.moving = ""
 
     def _checked(self, x: Array, y: Array) -> tuple[Tensor, LabelledImages]:
         """A batch of the stream as the memory keeps it, and as methods do; labels on the CPU."""
-        self._refuse_torn()
+        self.whole.refuse_torn()
         raw = moved(checked_images(x, self.image_shape), self.device)
         labels = checked_labels(y, len(raw), self.method.stream.num_classes)
         batch = LabelledImages(images(raw), labels)
@@ -239,43 +249,56 @@ class OnlineLearner:
         # of several steps a later one may fail, when weights have moved
         scope: Scope = "before weights" if self.updates == 1 else "all but images"
         with AllOrNothing(self, scope) as guard, torch.enable_grad():
-            losses = self._learn(raw, batch, remember)
-            guard.done()
-        self.moving = ""
-        return losses
+            return self._learn(raw, batch, remember, guard)
 
-    def _refuse_torn(self) -> None:
-        if self.moving:
-            raise UserError(
-                f"the last step broke off while it moved {self.moving}, some have and some have "
-                "not: load() the last checkpoint, or build the learner anew"
-            )
+    def _learn(
+        self, raw: Tensor, batch: LabelledImages, remember: bool, guard: AllOrNothing
+    ) -> dict[str, float]:
+        """Learn a batch that has been checked. raw: (B, 3, H, W) uint8; labels are on the CPU.
 
-    def _learn(self, raw: Tensor, batch: LabelledImages, remember: bool) -> dict[str, float]:
-        """Learn a batch that has been checked. raw: (B, 3, H, W) uint8; labels are on the CPU."""
+        The last weights and the images move together: nobody is to answer from new weights and
+        old class means.
+        """
         rows = {"x": raw, "y": batch.y}
         progress = self.progress.meeting(batch.y)
         batch = moved(batch, self.device)
-        losses: dict[str, float] = {}
-        outcomes: list[Outcome] = []
         with private_randomness(self.rngs["layers"], *self.devices):
-            for _ in range(self.updates):
-                losses, outcomes = self._update(batch, progress)
-        carry = _mean_over_peers([outcome.carry for outcome in outcomes])
-        if remember:
+            for _ in range(self.updates - 1):
+                if self._compute(batch, progress)[1]:
+                    self._move_weights()
+            losses, outcomes = self._compute(batch, progress)
             rows |= _mean_over_peers([outcome.store for outcome in outcomes])
-            slots = self.memory.choose(rows, self.rngs["memory"])
-            self.moving = "images"
-            self.memory.keep(rows, slots)
-        met = progress if outcomes else self.progress  # a batch that was skipped is not met
-        self.progress = met.after_batch(carry)
-        self.predictors.image_shape = raw.shape[1:]
+            carry = _mean_over_peers([outcome.carry for outcome in outcomes])
+            slots = self.memory.choose(rows, self.rngs["memory"]) if remember else []
+            with self.whole.lock:
+                if outcomes:
+                    self._move_weights()
+                if remember:
+                    self._keep(rows, slots)
+                met = progress if outcomes else self.progress  # one that was skipped is not met
+                self.progress = met.after_batch(carry)
+                self.predictors.image_shape = raw.shape[1:]
+                guard.done()
+                self.moving = ""
         return losses
 
-    def _update(
+    def _keep(self, rows: Mapping[str, Tensor], slots: Sequence[int]) -> None:
+        """Write rows to the slots of the memory that were chosen for them."""
+        self.moving = "images"
+        self.memory.keep(rows, slots)
+
+    def _move_weights(self) -> None:
+        """Let every peer follow its gradients, and the teachers the peers."""
+        self.moving = "weights"
+        for peer in self.peers:
+            peer.step()
+        for teacher in self.teachers.values():
+            teacher.after_step()
+
+    def _compute(
         self, batch: LabelledImages, progress: Progress
     ) -> tuple[dict[str, float], list[Outcome]]:
-        """One step of every peer; all losses are computed before any of them moves."""
+        """The gradients of every peer, before any of them moves: losses, and what came of it."""
         draws = self._draws(batch, progress)
         if draws is None:
             return {}, []
@@ -293,11 +316,6 @@ class OnlineLearner:
                 f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
-        self.moving = "weights"
-        for peer in self.peers:
-            peer.step()
-        for teacher in self.teachers.values():
-            teacher.after_step()
         return means, outcomes
 
     def _draws(self, batch: LabelledImages, progress: Progress) -> list[Any] | None:
@@ -401,7 +419,7 @@ class OnlineLearner:
                     f"end_task(): task {self.progress.task} has had no batch yet; "
                     "call it once, after the last batch of a task"
                 )
-            self._refuse_torn()
+            self.whole.refuse_torn()
             with AllOrNothing(self, "all but images"):
                 for peer in self.peers:
                     self.method.end_task(peer)
@@ -488,7 +506,7 @@ class OnlineLearner:
 
     def load_state_dict(self, state: State) -> None:
         """Become the learner whose `state_dict()` this was."""
-        with self._turns:
+        with self._turns, self.whole.lock:
             self.predictors.image_shape = state["image_shape"]
             self.progress = Progress.from_state(part("progress", state), self.device)
             self.memory.load_state_dict(nest(part("memory", state)), self.device)
@@ -507,7 +525,7 @@ class OnlineLearner:
         extra: anything JSON can hold; `load` returns it.
         """
         with self._turns:
-            self._refuse_torn()
+            self.whole.refuse_torn()
             checkpoint.save(self, user_path(path), extra)
 
     def load(self, path: str | Path) -> Any:

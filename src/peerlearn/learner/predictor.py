@@ -1,208 +1,156 @@
 """Prediction, apart from learning: what is asked here changes nothing that learns."""
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from peerlearn.devices import moved
 from peerlearn.errors import UserError
+from peerlearn.learner.frozen import (
+    ClassMeans,
+    Frozen,
+    PeerAnswers,
+    Rows,
+    SharedLanes,
+    frozen_copy,
+    go_halfway,
+)
 from peerlearn.learner.inputs import Array, checked_images
-from peerlearn.learner.turns import Turns
-from peerlearn.losses import class_means
+from peerlearn.learner.whole import Whole
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
-from peerlearn.methods.replay import images
-from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import PeerModel
-
-EVAL_BATCH = 250  # images per forward
-MEANS_PART = 40 * EVAL_BATCH  # images of the memory whose features are there at a time
-
-R = TypeVar("R")
-
-
-class PeerAnswers(NamedTuple):
-    """What the peers say of some images: the logits of each, (B, C), and their mean features."""
-
-    logits: list[Tensor]
-    features: Tensor | None  # (B, D); None if nobody asked
-
-
-class ClassMeans(NamedTuple):
-    """The mean features of the classes that the memory holds.
-
-    Args:
-        classes: (K,), ascending.
-        means: (K, D).
-
-    >>> means = ClassMeans(torch.tensor([2, 5]), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
-    >>> means.nearest(torch.tensor([[0.9, 0.8], [0.1, 0.0]]))
-    tensor([5, 2])
-    """
-
-    classes: Tensor
-    means: Tensor
-
-    def nearest(self, features: Tensor) -> Tensor:
-        """The class of the nearest mean, (B,). features: (B, D)."""
-        distances: Tensor = torch.cdist(features, self.means)
-        return self.classes[distances.argmin(dim=1)]
 
 
 class Predictor:
-    """Answers for the peers as they are between two steps, from any thread.
+    """Answers for the peers as they are between two steps, from any thread, at any time.
 
-    It shares the weights of the models that learn, but not the modules around them: what a module
-    is in (training or evaluation), what it counts and which layers are frozen stays untouched.
-    Either a step or an answer has the weights, never both; they take turns.
+    Who asks gets the answer of one state, the one before a step or the one after it, and never
+    waits for a step to be computed: answers come from copies of the networks, which are made when
+    somebody asks for the first time after a step. While a step is under way the copy is of the
+    state before it. Only while weights are copied, or move, does anybody wait for anybody. After a
+    step that broke off while they moved, a copy of the state before it goes on answering, if there
+    is one.
 
     The class means of the memory are kept until weights or memory change. Changes by hand are seen
     where torch counts them: in place and by `load_state_dict`. Those through `.data` or NumPy, by a
     fused optimizer of your own, and of what is no tensor (a hook, `eps` of a layer) are not; call
-    `refresh()` after them.
+    `refresh()` after them. Buffers that are not persistent are copied as they are, also within a
+    step.
 
     Args:
-        models: those that answer; their mean is the answer.
+        models: those that answer, with their names in the learner's state; their mean is the
+            answer.
         method: whose rule turns answers into a class.
         memory: whose images give the class means.
         device: where answers are, wherever the models are.
-        turns: taken by every step and every answer.
+        whole: the state between two steps.
         lanes: in which the models compute.
-        halfway_to: networks, one for each model; instead of the model one answers that is half-way
-            between the two, with the model's own statistics. None by default.
+        halfway_to: networks with their names, one for each model; instead of the model one answers
+            that is half-way between the two, with the model's own statistics. None by default.
     """
 
     def __init__(
         self,
-        models: Sequence[PeerModel],
+        models: Sequence[tuple[str, PeerModel]],
         method: Method[Any],
         memory: Memory,
         device: torch.device,
-        turns: Turns,
-        lanes: Lanes,
-        halfway_to: Sequence[PeerModel] = (),
+        whole: Whole,
+        lanes: SharedLanes,
+        halfway_to: Sequence[tuple[str, PeerModel]] = (),
     ) -> None:
-        self.models, self.method, self.memory, self.device = models, method, memory, device
+        self.method, self.memory, self.device = method, memory, device
         self.image_shape: tuple[int, ...] | None = None  # known from the first batch on
-        self._turns = turns
-        self.lanes, self.halfway_to = lanes, halfway_to
-        self._twins: list[PeerModel] = []
+        self._models, self._halfway_to = models, halfway_to
+        self._whole, self._lanes = whole, lanes
+        self._frozen: Frozen | None = None
+        self._steps = -1  # after which the copy was made
+        self._is_old = False  # something has moved since
         self._made_of: _Tensors | None = None
-        self._means: tuple[object, ClassMeans] | None = None  # of which memory, and they
+        self._memory_was: object = None
 
     def refresh(self) -> None:
         """Look at the models anew: they have learnt, and a module may have put new tensors in."""
-        self._twins, self._made_of, self._means = [], None, None
+        with self._whole.lock:
+            self._is_old = True
 
     def after_optimizer_step(self, *_: object) -> None:
         """Look at the models anew: an optimizer has taken a step."""
         self.refresh()
 
+    def now(self, *, means: bool = False) -> Frozen:
+        """All that answers at this moment, for as long as one likes: learning does not change it.
+
+        A predictor that is asked twice may answer for two states, this one never does.
+        means: whether class means will be asked for, which takes a copy of the images in memory.
+        """
+        with self._whole.lock:
+            if self._frozen is None or not self._is_of_now():
+                self._frozen = self._copy()
+            if means and self._frozen.rows is None:
+                if not len(self.memory):
+                    raise UserError(
+                        "nearest class means: the memory holds no image; keep some first"
+                    )
+                self._frozen.rows = Rows(self.memory["x"].clone(), self.memory["y"].clone())
+            return self._frozen
+
     def predict(self, x: Array) -> Tensor:
         """The class of each image, (B,), by the method's rule."""
-        with self._turns:
-            return self.method.predict(self, checked_images(x, self.image_shape))
+        own_rule = type(self.method).predict is not Method.predict
+        frozen = self.now(means=own_rule and len(self.memory) > 0)
+        return self.method.predict(frozen, checked_images(x, frozen.image_shape))
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """(B, C): the mean of the peers' logits, or one peer's."""
-        if peer is not None and not 0 <= peer < len(self.models):
-            raise UserError(f"peer must be from 0 to {len(self.models) - 1}, got {peer}")
-        return _mean(self._forward_eval(x, PeerModel.logits, peer))
+        return self.now().logits(x, peer)
 
     def features(self, x: Array) -> Tensor:
         """(B, D): the mean of the peers' features."""
-        return _mean(self._forward_eval(x, PeerModel.features))
+        return self.now().features(x)
 
     def answers(self, x: Array, *, features: bool = True) -> PeerAnswers:
-        """All that the peers say, in one pass over the images.
-
-        features: whether they are wanted; a network without `classify` computes them anew.
-        """
-
-        def answer(model: PeerModel, pixels: Tensor) -> tuple[Tensor, ...]:
-            return model.answers(pixels) if features else (model.logits(pixels),)
-
-        said = self._forward_eval(x, answer)
-        logits = [torch.cat([own[0] for own in peer]) for peer in zip(*said, strict=True)]
-        return PeerAnswers(
-            logits, _mean([[own[1] for own in part] for part in said]) if features else None
-        )
+        """All that the peers say, in one pass over the images; see `Frozen.answers`."""
+        return self.now().answers(x, features=features)
 
     def nearest_mean(self, x: Array) -> Tensor:
-        """The class of the nearest class mean, (B,).
-
-        Means are of the features of the images in memory, so only classes that it holds can be
-        predicted.
-        """
-        with self._turns:
-            return self.class_means().nearest(self.features(x))
+        """The class of the nearest class mean, (B,); see `Frozen.nearest_mean`."""
+        return self.now(means=True).nearest_mean(x)
 
     def class_means(self) -> ClassMeans:
         """The class means of the images in memory, computed if something has changed."""
-        with self._turns:
-            if not len(self.memory):
-                raise UserError("nearest class means: the memory holds no image; keep some first")
-            columns = [self.memory["x"], self.memory["y"]]
-            state = (self.memory.changes, *map(_version, columns))
-            self._evaluating()  # forgets the means if they are of other weights
-            if self._means is None or self._means[0] != state:
-                self._means = state, self._compute_means(*columns)
-            return self._means[1]
+        return self.now(means=True).class_means()
 
-    def _compute_means(self, x: Tensor, y: Tensor) -> ClassMeans:
-        """The mean over all parts follows that of each part, so that no more is held at a time.
-
-        Labels are of the CPU: counting them waits for no device.
-        """
+    def _copy(self) -> Frozen:
+        """Networks with tensors of their own, in the state between two steps."""
+        self._whole.refuse_torn()
+        models = [self._copied(*named) for named in self._models]
+        for copied, named in zip(models, self._halfway_to, strict=False):
+            go_halfway(copied, self._copied(*named))
+        self._made_of = _Tensors([model for _, model in (*self._models, *self._halfway_to)])
+        self._memory_was = self._memory_is()
+        self._steps, self._is_old = self._whole.steps, False
         classes = self.method.stream.num_classes
-        means, total = torch.zeros((), device=self.device), y.new_zeros(classes)
-        for rows, labels in zip(x.split(MEANS_PART), y.split(MEANS_PART), strict=True):
-            found = class_means(self.features(rows), moved(labels, self.device), classes)
-            count = labels.bincount(minlength=classes)
-            total += count
-            share = moved(count / total.clamp(min=1), self.device)
-            means = means + (found - means) * share[:, None]
-        held: Tensor = moved(y.unique(), self.device)
-        return ClassMeans(held, means[held])
+        return Frozen(models, self.device, classes, self.image_shape, self._lanes)
 
-    @torch.no_grad()
-    def _forward_eval(
-        self, x: Array, forward: Callable[[PeerModel, Tensor], R], peer: int | None = None
-    ) -> list[list[R]]:
-        """What each model gives, or one peer's, for each part of the images."""
-        raw = checked_images(x, self.image_shape)
-        with self._turns:
-            models = self._evaluating()
-            models = models if peer is None else [models[peer]]
+    def _copied(self, name: str, model: PeerModel) -> PeerModel:
+        return frozen_copy(model, self._whole.before(name))
 
-            def by_model(part: Tensor) -> list[R]:
-                pixels = images(moved(part, self.device))
+    def _is_of_now(self) -> bool:
+        """Whether the copy is of the present state; while one moves, of the one before it."""
+        if self._whole.torn:
+            return self._steps == self._whole.steps
+        if self._is_old or self._whole.under_way:
+            return not self._is_old
+        assert self._made_of is not None
+        return self._made_of.are_as_they_were() and self._memory_was == self._memory_is()
 
-                def one(model: PeerModel) -> R:
-                    return forward(model, moved(pixels, model.device))
-
-                return moved(self.lanes.map(one, models), self.device)
-
-            return [by_model(part) for part in raw.split(EVAL_BATCH)]
-
-    def _evaluating(self) -> list[PeerModel]:
-        """Twins of the models in evaluation mode, which share buffers and, mostly, parameters."""
-        if self._made_of is None or not self._made_of.are_as_they_were():
-            self.refresh()
-            self._twins = [_evaluating_twin(model, {}) for model in self.models]
-            if self.halfway_to:
-                for twin, other in zip(self._twins, self.halfway_to, strict=True):
-                    _go_halfway(twin, other)
-            self._made_of = _Tensors([*self.models, *self.halfway_to])
-        return self._twins
-
-
-def _mean(said: list[list[Tensor]]) -> Tensor:
-    """The mean over models of what they said, (B, ...). said: by part of the images and model."""
-    return torch.cat([torch.stack(part).mean(dim=0) for part in said])
+    def _memory_is(self) -> object:
+        columns = (self.memory[name] for name in self.memory.columns)
+        return (self.memory.changes, *map(_version, columns))
 
 
 class _Tensors:
@@ -234,40 +182,3 @@ def _version(part: object) -> object:
     if not isinstance(part, Tensor):
         return None
     return object() if part.is_inference() else part._version
-
-
-M = TypeVar("M", bound=nn.Module)
-
-
-def _evaluating_twin(module: M, known: dict[int, nn.Module]) -> M:
-    """A module of its own around the same tensors: its mode and what it keeps are its alone.
-
-    Not a deep copy, which modules that hold results or locks do not allow.
-    """
-    if id(module) in known:
-        return known[id(module)]  # type: ignore[return-value]
-    twin = known[id(module)] = module.__class__.__new__(module.__class__)
-    twin.__dict__ = dict(
-        vars(module),
-        training=False,
-        _parameters=dict(module._parameters),
-        _buffers=dict(module._buffers),
-        _modules={
-            name: child and _evaluating_twin(child, known)
-            for name, child in module._modules.items()
-        },
-    )
-    return twin
-
-
-def _go_halfway(twin: nn.Module, other: nn.Module) -> None:
-    """Give a twin weights of its own, half-way to those of a network built alike.
-
-    What is not learnt stays: it may be infinite, and is the same there.
-    """
-    for module, theirs in zip(twin.modules(), other.modules(), strict=True):
-        for name, own in module._parameters.items():
-            other_own = theirs._parameters[name]
-            if own is not None and own.requires_grad and other_own is not None:
-                middle = own.lerp(moved(other_own, own.device), 0.5)
-                module._parameters[name] = nn.Parameter(middle, requires_grad=False)

@@ -52,6 +52,10 @@ class SideBySide:
         if len(peers) == 1 or shared or compiled:
             self.lanes = Lanes(1)
 
+    def lanes_for_answers(self) -> Lanes:
+        """As many again, so that who answers does not wait for who learns."""
+        return Lanes(self.lanes.count, [peer.device for peer in self.peers])
+
     def map(self, action: Callable[[int, Peer, Method[Any]], R]) -> list[R]:
         """What the action gives for the number of each peer, the peer and its method."""
         if self.lanes.count == 1 or _get_current_dispatch_mode_stack():

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from torch import Tensor
 
+from peerlearn.learner.whole import Moving
 from peerlearn.peer.lanes import Abandoned
 from peerlearn.peer.peer import State, prefixed
 from peerlearn.settings import flatten
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
 
 Scope = Literal["before weights", "all but images", "all"]
-Moving = Literal["", "weights", "images"]  # what a step is about to change, "" at other times
 _NOT_IN: dict[Scope, tuple[Moving, ...]] = {
     "before weights": ("weights", "images"),
     "all but images": ("images",),
@@ -39,10 +39,14 @@ class AllOrNothing:
         self.learner, self.scope = learner, scope
         self.moving, self.before = learner.moving, _copy(learner, scope)
         self.is_done = False
+        learner.whole.begin(self.before, _NOT_IN[scope])
 
     def done(self) -> None:
-        """All has been moved."""
+        """All has been moved; from now on that is the state which answers come from."""
         self.is_done = True
+        self.learner.whole.steps += 1
+        self.learner.whole.end()
+        self.learner.predictors.refresh()
 
     def __enter__(self) -> Self:
         return self
@@ -59,7 +63,9 @@ class AllOrNothing:
                 rest = _not_copied(learner, self.scope, self.before)
                 learner.load_state_dict({**rest, **self.before})
                 learner.moving = self.moving
-        learner.predictors.refresh()
+        with learner.whole.lock:
+            learner.whole.end()
+            learner.predictors.refresh()
 
 
 def _copy(learner: "OnlineLearner", scope: Scope) -> State:

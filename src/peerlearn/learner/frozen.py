@@ -1,0 +1,237 @@
+"""Networks as they were between two steps, with all that is needed to answer."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from peerlearn.devices import moved
+from peerlearn.errors import UserError
+from peerlearn.learner.inputs import Array, checked_images
+from peerlearn.losses import class_means
+from peerlearn.methods.replay import images
+from peerlearn.peer.lanes import Lanes
+from peerlearn.peer.model import PeerModel
+
+EVAL_BATCH = 250  # images per forward
+MEANS_PART = 40 * EVAL_BATCH  # images of the memory whose features are there at a time
+
+R = TypeVar("R")
+
+
+class PeerAnswers(NamedTuple):
+    """What the peers say of some images: the logits of each, (B, C), and their mean features."""
+
+    logits: list[Tensor]
+    features: Tensor | None  # (B, D); None if nobody asked
+
+
+class ClassMeans(NamedTuple):
+    """The mean features of the classes that the memory holds.
+
+    Args:
+        classes: (K,), ascending.
+        means: (K, D).
+
+    >>> means = ClassMeans(torch.tensor([2, 5]), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    >>> means.nearest(torch.tensor([[0.9, 0.8], [0.1, 0.0]]))
+    tensor([5, 2])
+    """
+
+    classes: Tensor
+    means: Tensor
+
+    def nearest(self, features: Tensor) -> Tensor:
+        """The class of the nearest mean, (B,). features: (B, D)."""
+        distances: Tensor = torch.cdist(features, self.means)
+        return self.classes[distances.argmin(dim=1)]
+
+
+class Rows(NamedTuple):
+    """The images and labels of a memory at one time."""
+
+    x: Tensor
+    y: Tensor
+
+
+class Frozen:
+    """Answers of one state, for ever the same, from any number of threads at once.
+
+    Args:
+        models: those that answer, in evaluation mode and nobody else's; their mean is the answer.
+        device: where answers are, wherever the models are.
+        num_classes: which the models know.
+        image_shape: (3, H, W) of the images so far, None before the first.
+        lanes: in which the models compute, unless somebody else does in these.
+
+    Attributes:
+        rows: of the memory in the same state; None if nobody has asked for class means.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[PeerModel],
+        device: torch.device,
+        num_classes: int,
+        image_shape: tuple[int, ...] | None,
+        lanes: "SharedLanes",
+    ) -> None:
+        self.models, self.device, self.num_classes = models, device, num_classes
+        self.image_shape, self._lanes = image_shape, lanes
+        self.rows: Rows | None = None
+        self._means: ClassMeans | None = None
+        self._computing_means = threading.Lock()
+
+    def logits(self, x: Array, peer: int | None = None) -> Tensor:
+        """(B, C): the mean of the peers' logits, or one peer's."""
+        if peer is not None and not 0 <= peer < len(self.models):
+            raise UserError(f"peer must be from 0 to {len(self.models) - 1}, got {peer}")
+        return _mean(self._forward(x, PeerModel.logits, peer))
+
+    def features(self, x: Array) -> Tensor:
+        """(B, D): the mean of the peers' features."""
+        return _mean(self._forward(x, PeerModel.features))
+
+    def answers(self, x: Array, *, features: bool = True) -> PeerAnswers:
+        """All that the peers say, in one pass over the images.
+
+        features: whether they are wanted; a network without `classify` computes them anew.
+        """
+
+        def answer(model: PeerModel, pixels: Tensor) -> tuple[Tensor, ...]:
+            return model.answers(pixels) if features else (model.logits(pixels),)
+
+        said = self._forward(x, answer)
+        logits = [torch.cat([own[0] for own in peer]) for peer in zip(*said, strict=True)]
+        return PeerAnswers(
+            logits, _mean([[own[1] for own in part] for part in said]) if features else None
+        )
+
+    def nearest_mean(self, x: Array) -> Tensor:
+        """The class of the nearest class mean, (B,).
+
+        Means are of the features of the images in memory, so only classes that it holds can be
+        predicted.
+        """
+        return self.class_means().nearest(self.features(x))
+
+    def class_means(self) -> ClassMeans:
+        """The class means of the images in memory, computed at the first call."""
+        with self._computing_means:
+            if self._means is None:
+                if self.rows is None:
+                    raise UserError("nearest class means: take predictor.now(means=True)")
+                self._means = self._compute_means(self.rows)
+            return self._means
+
+    def _compute_means(self, rows: Rows) -> ClassMeans:
+        """The mean over all parts follows that of each part, so that no more is held at a time.
+
+        Labels are of the CPU: counting them waits for no device.
+        """
+        means = torch.zeros((), device=self.device)
+        total = rows.y.new_zeros(self.num_classes)
+        parts = zip(rows.x.split(MEANS_PART), rows.y.split(MEANS_PART), strict=True)
+        for x, labels in parts:
+            found = class_means(self.features(x), moved(labels, self.device), self.num_classes)
+            count = labels.bincount(minlength=self.num_classes)
+            total += count
+            share = moved(count / total.clamp(min=1), self.device)
+            means = means + (found - means) * share[:, None]
+        held: Tensor = moved(rows.y.unique(), self.device)
+        return ClassMeans(held, means[held])
+
+    @torch.no_grad()
+    def _forward(
+        self, x: Array, forward: Callable[[PeerModel, Tensor], R], peer: int | None = None
+    ) -> list[list[R]]:
+        """What each model gives, or one peer's, for each part of the images."""
+        raw = checked_images(x, self.image_shape)
+        models = self.models if peer is None else [self.models[peer]]
+        models = [_twin(model, {}) for model in models]  # one that keeps results keeps its own
+
+        def by_model(part: Tensor) -> list[R]:
+            pixels = images(moved(part, self.device))
+
+            def one(model: PeerModel) -> R:
+                return forward(model, moved(pixels, model.device))
+
+            return moved(self._lanes.map(one, models), self.device)
+
+        return [by_model(part) for part in raw.split(EVAL_BATCH)]
+
+
+class SharedLanes:
+    """Lanes that one thread has at a time; others compute one thing after the other instead."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+        self._taken = threading.Lock()
+
+    def map(self, action: Callable[[PeerModel], R], models: Sequence[PeerModel]) -> list[R]:
+        """The action's result for each model, in order."""
+        if len(models) == 1 or not self._taken.acquire(blocking=False):
+            return [action(model) for model in models]
+        try:
+            return self.lanes.map(action, models)
+        finally:
+            self._taken.release()
+
+
+def _mean(said: list[list[Tensor]]) -> Tensor:
+    """The mean over models of what they said, (B, ...). said: by part of the images and model."""
+    return torch.cat([torch.stack(part).mean(dim=0) for part in said])
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def frozen_copy(model: M, before: Mapping[str, Tensor]) -> M:
+    """A network in evaluation mode with tensors of its own.
+
+    Not a deep copy, which modules that hold results or locks do not allow.
+
+    before: parameters and buffers that have moved since, as they were, by name.
+    """
+    twin = _twin(model, {})
+    for prefix, module in twin.named_modules(remove_duplicate=False):
+        start = f"{prefix}." if prefix else ""
+        for name, own in module._parameters.items():
+            if own is not None:
+                value = before.get(f"{start}{name}", own).detach().clone()
+                module._parameters[name] = nn.Parameter(value, own.requires_grad)
+        for name, own in module._buffers.items():
+            if own is not None:
+                module._buffers[name] = before.get(f"{start}{name}", own).detach().clone()
+    return twin
+
+
+def _twin(module: M, known: dict[int, nn.Module]) -> M:
+    """A module in evaluation mode around the same tensors; what else it keeps is its alone."""
+    if id(module) in known:
+        return known[id(module)]  # type: ignore[return-value]
+    twin = known[id(module)] = module.__class__.__new__(module.__class__)
+    twin.__dict__ = dict(
+        vars(module),
+        training=False,
+        _parameters=dict(module._parameters),
+        _buffers=dict(module._buffers),
+        _modules={name: child and _twin(child, known) for name, child in module._modules.items()},
+    )
+    return twin
+
+
+@torch.no_grad()
+def go_halfway(copied: nn.Module, other: nn.Module) -> None:
+    """Move a copy's weights half-way to those of a network built alike.
+
+    What is not learnt stays: it may be infinite, and is the same there.
+    """
+    for module, theirs in zip(copied.modules(), other.modules(), strict=True):
+        for name, own in module._parameters.items():
+            other_own = theirs._parameters[name]
+            if own is not None and own.requires_grad and other_own is not None:
+                middle = own.lerp(moved(other_own, own.device), 0.5)
+                module._parameters[name] = nn.Parameter(middle)
