@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -31,6 +31,7 @@ from peerlearn.stream.base import StreamInfo
 Profile = Literal["paper", "authors"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 NET, MEMORY = "resnet18", "reservoir"  # where nobody chooses others
+KEPT_OPTIONS = ("seed", "updates", "precision", "layout")  # in a recipe; others are the machine's
 # the group of settings that each kind of part has, and where its name is looked up
 KINDS: Mapping[str, Registry[Any]] = {
     "method": METHODS,
@@ -138,14 +139,14 @@ class Parts:
         stream: StreamInfo,
         *,
         memory: int,
-        net: Callable[[], nn.Module] | None = None,
+        net: Callable[..., nn.Module] | None = None,
         **options: Any,
     ) -> OnlineLearner:
         """The learner, untrained. values: of every group; options: of `OnlineLearner`."""
         tree = nest(values)
         chosen = {group: model(**tree.get(group, {})) for group, model in self.settings.items()}
         if net is None:
-            net = self._network(stream.num_classes, dict(chosen["net"]))
+            net = self._network(stream, dict(chosen["net"]))
         kept = self.memory(memory, **dict(chosen["memory"]))
         for name in {*dict(chosen["memory"])} - {*vars(kept)}:
             raise UserError(
@@ -154,7 +155,7 @@ class Parts:
             )
         wrapper, optim = chosen.get("collaboration"), chosen["optim"]
         assert isinstance(optim, Optimizer)
-        return OnlineLearner(
+        learner = OnlineLearner(
             self.method(stream, **dict(chosen["method"])),
             net,
             wrapper.collaboration() if isinstance(wrapper, WrapperBase) else None,
@@ -162,17 +163,61 @@ class Parts:
             optim=optim,
             **options,
         )
+        learner.recipe = {
+            "names": dict(self.names),
+            "values": flatten({group: part.model_dump() for group, part in chosen.items()}),
+            "stream": asdict(stream),
+            "memory": memory,
+            **{option: options[option] for option in KEPT_OPTIONS if option in options},
+        }
+        return learner
 
-    def _network(self, num_classes: int, values: dict[str, Any]) -> Callable[[], nn.Module]:
+    def _network(self, stream: StreamInfo, values: dict[str, Any]) -> Callable[..., nn.Module]:
         assert self.net is not None, "either the name of a network or a function that makes one"
         try:
-            inspect.signature(self.net).bind(num_classes, **values)
+            inspect.signature(self.net).bind(stream.num_classes, **values)
         except TypeError as error:
             raise UserError(
                 f"network {self.names['net']}: must take the number of classes, then settings by "
                 f"name ({error})"
             ) from error
-        return partial(self.net, num_classes, **values)
+        if stream.grows:
+            return partial(self.net, **values)
+        return partial(self.net, stream.num_classes, **values)
+
+
+def rebuilt(
+    recipe: Mapping[str, Any], net: Callable[..., nn.Module] | None = None, **options: Any
+) -> OnlineLearner:
+    """The learner of a recipe, untrained.
+
+    net: makes its network, if the recipe does not name one; options: of `OnlineLearner`.
+    """
+    try:
+        names = dict(recipe["names"])
+        told = dict(recipe["stream"])
+        if told.get("class_ids") is not None:
+            told["class_ids"] = tuple(told["class_ids"])
+        kept = {option: recipe[option] for option in KEPT_OPTIONS if option in recipe}
+        values, memory, stream = dict(recipe["values"]), recipe["memory"], StreamInfo(**told)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"recipe of the learner: is damaged ({error!r:.60})") from error
+    for kind, name in names.items():
+        if name is not None and (not isinstance(name, str) or ":" in name):
+            raise UserError(
+                f"recipe of the learner: its {kind} is {name!r:.60}, which would be run as a "
+                "program; build the learner yourself with the same settings, then load()"
+            )
+    if names.get("net") is None and net is None:
+        raise UserError("recipe of the learner: its network was made by a function; give net=...")
+    wrapper = names.get("collaboration")
+    parts = Parts.find(
+        f"{names.get('method')}+{wrapper}" if wrapper else str(names.get("method")),
+        net=names.get("net"),
+        optimizer=names.get("optim"),
+        memory=names.get("memory") or MEMORY,
+    )
+    return parts.build(values, stream, memory=memory, net=net, **kept, **options)
 
 
 def split_name(name: str) -> tuple[str, str, str]:
@@ -189,7 +234,7 @@ def split_name(name: str) -> tuple[str, str, str]:
 def build_learner(
     name: str,
     stream: StreamInfo,
-    net: str | Callable[[], nn.Module] = NET,
+    net: str | Callable[..., nn.Module] = NET,
     *,
     memory: int,
     seed: int = 0,
@@ -209,7 +254,7 @@ def build_learner(
     Args:
         name: a method, and after a plus its wrapper.
         stream: what the stream tells its learner; `ClassStream.info`, or your own.
-        net: the name of a network, or a function that makes one; called once per peer.
+        net: the name of a network, or a function that makes one, see `OnlineLearner`.
         memory: images kept for replay.
         seed: decides everything that is drawn.
         profile: "paper", or "authors" to differ from it where their code does.

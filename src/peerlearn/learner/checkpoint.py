@@ -21,17 +21,20 @@ from torch import Tensor
 from peerlearn.devices import moved
 from peerlearn.documents import MOST_BYTES, Unreadable, from_json, read_bytes, read_text
 from peerlearn.errors import UserError
+from peerlearn.learner.growth import MOST_CLASSES
 from peerlearn.learner.undo import AllOrNothing
 from peerlearn.learner.validation import check_state
 from peerlearn.settings import flatten, settings_of
 from peerlearn.storage import flush_folder, replace_file, write_file
+from peerlearn.stream.base import StreamInfo
 
 if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
 
 FORMAT = "peerlearn-checkpoint"
 SCHEMA = 2
-LATER = {"progress.skipped": 0}  # what came when checkpoints had been written, and theirs
+# what came when checkpoints had been written, and theirs
+LATER = {"progress.skipped": 0, "progress.known_before": 0}
 _KEYS = {"tensors": str, "sha256": str, "settings": dict, "state": dict}
 MOST_DIFFERENCES = 5  # named in a message
 MOST_EXTRA = MOST_BYTES // 2
@@ -65,6 +68,7 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
             "tensors": spare,
             "sha256": hashlib.sha256(content).hexdigest(),
             "settings": settings(learner),
+            "recipe": learner.recipe,
             "state": {name: n for name, n in whole.items() if name not in tensors},
             "extra": extra,
         }
@@ -134,9 +138,11 @@ def load(learner: "OnlineLearner", folder: Path) -> Any:
     _compare_settings(folder, state["settings"], settings(learner))
     whole = {**LATER, **state["state"], **tensors}
     try:
-        check_state(learner, whole)
-        with AllOrNothing(learner, "all"):
-            learner.load_state_dict(whole)
+        with learner.sized(_classes(whole)):
+            check_state(learner, whole)
+            with AllOrNothing(learner, "all") as guard:
+                learner.load_state_dict(whole)
+                guard.done()
     except Exception as error:  # a part of somebody else's may raise anything
         why = error if isinstance(error, UserError) else f"does not fit ({type(error).__name__})"
         raise UserError(
@@ -146,13 +152,23 @@ def load(learner: "OnlineLearner", folder: Path) -> Any:
     return state["extra"]
 
 
+def _classes(state: dict[str, Any]) -> int:
+    """How many classes the learner of a state knows."""
+    first_met = state.get("progress.first_met")
+    if not isinstance(first_met, Tensor) or first_met.ndim != 1:
+        raise UserError("progress.first_met should be a number for each class")
+    if not 1 <= len(first_met) <= MOST_CLASSES:
+        raise UserError(f"progress.first_met is of {len(first_met)} classes")
+    return len(first_met)
+
+
 def settings(learner: "OnlineLearner") -> dict[str, Any]:
     """Everything that decides a learner's numbers, but for its networks' architecture."""
     own = settings_of(type(learner.memory)).model_fields
     of_memory = {name: getattr(learner.memory, name, None) for name in own}
     described = {
         "method": {"name": learner.method.name, **learner.method.settings.model_dump()},
-        "stream": asdict(learner.method.stream),
+        "stream": _told(learner.method.stream),
         "collaboration": {
             **learner.collaboration.model_dump(exclude={"answer", "teachers"}),  # learns the same
             "teachers": {name: t.settings.model_dump() for name, t in learner.teachers.items()},
@@ -165,6 +181,22 @@ def settings(learner: "OnlineLearner") -> dict[str, Any]:
     }
     plain: dict[str, Any] = json.loads(json.dumps(flatten(described)))  # tuples become lists
     return plain
+
+
+def _told(stream: StreamInfo) -> dict[str, Any]:
+    """What a stream tells, but for a number of classes that grows: that is state."""
+    return {k: v for k, v in asdict(stream).items() if not (stream.grows and k == "num_classes")}
+
+
+def recipe(folder: Path) -> dict[str, Any]:
+    """What the learner of a checkpoint was built from."""
+    found = _read_state(folder).get("recipe")
+    if not isinstance(found, dict):
+        raise UserError(
+            f"checkpoint {folder}: does not say what its learner was built from, as those do that "
+            "build_learner() makes; build it with the same settings, then load()"
+        )
+    return found
 
 
 def _read(folder: Path, most_head: int) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -1,7 +1,9 @@
 """What a learner accepts; everything else is refused before anything changes."""
 
+import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -175,6 +177,20 @@ def _usable_device(device: str | torch.device, precision: str) -> torch.device:
             f"precision {precision} needs device='cuda', got {found.type!r}; take precision='fp32'"
         )
     return found
+
+
+def network_of(net: Callable[..., nn.Module], num_classes: int) -> Callable[[], nn.Module]:
+    """A function that makes a network for so many classes, of one that can for any number."""
+    try:
+        inspect.signature(net).bind(num_classes)
+    except TypeError as error:
+        raise UserError(
+            f"net: where classes are not announced it takes their number, and this one does not "
+            f"({error}); give such as lambda n: small_net(n)"
+        ) from error
+    except ValueError:  # not every function has a signature
+        pass
+    return partial(net, num_classes)
 
 
 def check_arguments(net: Any, collaboration: Any, optim: Any, seed: Any, updates: Any) -> None:

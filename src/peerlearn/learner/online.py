@@ -1,7 +1,11 @@
 """OnlineLearner: peers that learn a stream together."""
 
+import copy
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,12 +24,14 @@ from peerlearn.learner.collaboration import (
     CollaborationLoss,
     collaboration_loss,
 )
+from peerlearn.learner.growth import MOST_CLASSES, grown
 from peerlearn.learner.inputs import (
     Array,
     Devices,
     check_arguments,
     checked_images,
     checked_labels,
+    network_of,
     usable_devices,
 )
 from peerlearn.learner.predictor import Predictor
@@ -54,7 +60,8 @@ class OnlineLearner:
 
     Args:
         method: what a step trains on and with which loss.
-        net: makes a network; called once per peer.
+        net: makes a network; called once per peer. Where classes are not announced it takes their
+            number: `lambda n: small_net(n)`.
         collaboration: how many peers there are and what they teach each other; none by default.
         memory: images kept for replay, 0 for no replay; or a memory of your own.
         seed: decides everything that is drawn. Global generators are left alone.
@@ -84,7 +91,7 @@ class OnlineLearner:
     def __init__(
         self,
         method: Method[Any],
-        net: Callable[[], nn.Module],
+        net: Callable[..., nn.Module],
         collaboration: Collaboration | None = None,
         *,
         memory: int | Memory,
@@ -101,7 +108,23 @@ class OnlineLearner:
         self.device = self.devices[0]  # of the memory, of what is drawn and of teachers
         check_arguments(net, collaboration, optim, seed, updates)
         self.method = method
+        self.recipe: dict[str, Any] | None = None  # what `restore` builds it from again
         self.collaboration = c = collaboration or Collaboration()
+        self._like = partial(  # a learner of other classes, to grow by
+            OnlineLearner,
+            net=net,
+            collaboration=c,
+            memory=0,
+            seed=seed,
+            optim=optim,
+            device=device,
+            precision=precision,
+            layout=layout,
+        )
+        if method.stream.grows:
+            known = max(1, method.stream.num_classes)  # a head has a row before the first label
+            method.stream = replace(method.stream, num_classes=known)
+            net = network_of(net, known)
         if not method.gives_logits and c.needs_logits:
             raise UserError(
                 f"{method.name} has no classifier that could teach or be taught; take "
@@ -185,8 +208,9 @@ class OnlineLearner:
         """Take a step per peer on a batch of the stream, then offer the batch to the memory.
 
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
-        classes. remember: whether the batch is offered to the memory and its images counted; not
-        for those that pass again. Returns the losses by name, mean over the peers;
+        classes; where that is not announced, the learner grows to hold the largest. remember:
+        whether the batch is offered to the memory and its images counted; not for those that pass
+        again. Returns the losses by name, mean over the peers;
         empty if the method took no step. If it raises, all is as before and the same call would do
         the same again; should it break off in the moment in which weights or images move, the
         learner says so until a checkpoint is loaded.
@@ -194,18 +218,22 @@ class OnlineLearner:
         if torch.is_inference_mode_enabled():
             raise UserError("learn: torch.inference_mode() is on; learn outside of it")
         with self._turns:
-            raw, batch = self._checked(x, y)
-            if self.image_shape is None:
-                if not remember:
-                    raise UserError("learn: remember=False is for what passes again; nothing has")
-                self.memory.check_room(raw)
-                check_networks(self, raw[:1])
-            try:
-                return self._learn_all_or_nothing(raw, batch, remember)
-            except NotAlone:
-                self._each_peer.give_up()
-                self.predictors.use(self._each_peer.lanes_for_answers())
-                return self._learn_all_or_nothing(raw, batch, remember)
+            raw, labels = self._checked(x, y)
+            with self.sized(self._classes_with(labels)):
+                batch = self._batch(raw, labels)
+                if self.image_shape is None:
+                    if not remember:
+                        raise UserError(
+                            "learn: remember=False is for what passes again; nothing has"
+                        )
+                    self.memory.check_room(raw)
+                    check_networks(self, raw[:1])
+                try:
+                    return self._learn_all_or_nothing(raw, batch, remember)
+                except NotAlone:
+                    self._each_peer.give_up()
+                    self.predictors.use(self._each_peer.lanes_for_answers())
+                    return self._learn_all_or_nothing(raw, batch, remember)
 
     def skip(self, x: Array, y: Array, *, remember: bool = False) -> None:
         """Let a batch of the stream pass without a step: there is no time, or no budget, for it.
@@ -214,10 +242,12 @@ class OnlineLearner:
         only a step finds out. The first batch of all must be learnt.
         """
         with self._turns:
-            raw, batch = self._checked(x, y)
+            raw, labels = self._checked(x, y)
             if self.image_shape is None:
                 raise UserError("skip: nothing has been learnt yet; learn() the first batch")
             if not remember:
+                if int(labels.max()) < self.num_classes:
+                    self._batch(raw, labels)
                 self.progress = self.progress.after_skip()
                 return
             if stores := [*self.method.stores]:
@@ -225,23 +255,52 @@ class OnlineLearner:
                     f"skip: {self.method.name} keeps {' and '.join(stores)} with its images, which "
                     "only a step finds out; take remember=False"
                 )
-            rows = {"x": raw, "y": batch.y}
-            with AllOrNothing(self, "before weights") as guard:
-                slots = self.memory.choose(rows, self.rngs["memory"])
-                with self.whole.lock:
-                    self._keep(rows, slots)
-                    self.progress = self.progress.meeting(batch.y).after_skip()
-                    guard.done()
-                    self.moving = ""
+            rows = {"x": raw, "y": labels}
+            with self.sized(self._classes_with(labels)):
+                self._batch(raw, labels)
+                with AllOrNothing(self, "before weights") as guard:
+                    slots = self.memory.choose(rows, self.rngs["memory"])
+                    with self.whole.lock:
+                        self._keep(rows, slots)
+                        self.progress = self.progress.meeting(labels).after_skip()
+                        guard.done()
+                        self.moving = ""
 
-    def _checked(self, x: Array, y: Array) -> tuple[Tensor, LabelledImages]:
-        """A batch of the stream as the memory keeps it, and as methods do; labels on the CPU."""
+    def _checked(self, x: Array, y: Array) -> tuple[Tensor, Tensor]:
+        """A batch of the stream as the memory keeps it; labels on the CPU."""
         self.whole.refuse_torn()
         raw = moved(checked_images(x, self.image_shape), self.device)
-        labels = checked_labels(y, len(raw), self.method.stream.num_classes)
+        known = MOST_CLASSES if self.method.stream.grows else self.num_classes
+        return raw, checked_labels(y, len(raw), known)
+
+    def _batch(self, raw: Tensor, labels: Tensor) -> LabelledImages:
+        """The same as methods see it, refused if this one cannot take it."""
         batch = LabelledImages(images(raw), labels)
         self.method.check(batch, self.progress)
-        return raw, batch
+        return batch
+
+    # --- growing
+
+    @property
+    def num_classes(self) -> int:
+        """Classes that it knows so far, and that its networks answer with."""
+        return self.method.stream.num_classes
+
+    def _classes_with(self, labels: Tensor) -> int:
+        """How many there are once these labels, (B,), are among them."""
+        return max(self.num_classes, int(labels.max()) + 1)
+
+    def like(self, num_classes: int) -> "OnlineLearner":
+        """A learner as this one was when it was built, but of so many classes."""
+        method = copy.copy(self.method)
+        method.stream = replace(method.stream, num_classes=num_classes)
+        return self._like(method)
+
+    def sized(self, num_classes: int) -> AbstractContextManager[None]:
+        """Know so many classes within, and afterwards if all goes well."""
+        if num_classes == self.num_classes or not self.method.stream.grows:
+            return nullcontext()
+        return grown(self, num_classes)
 
     def _learn_all_or_nothing(
         self, raw: Tensor, batch: LabelledImages, remember: bool
@@ -536,6 +595,34 @@ class OnlineLearner:
         """
         with self._turns:
             return checkpoint.load(self, user_path(path))
+
+    @classmethod
+    def restore(
+        cls,
+        path: str | Path,
+        *,
+        net: Callable[..., nn.Module] | None = None,
+        **options: Any,
+    ) -> "OnlineLearner":
+        """The learner of a checkpoint, from that alone.
+
+        net: makes its network, if that was made by a function and not by its name. options: of
+        `OnlineLearner`, where this machine differs: device, compile, peers_at_once.
+
+        >>> import tempfile
+        >>> from peerlearn import StreamInfo, build_learner
+        >>> learner = build_learner("er+ccldc", StreamInfo(num_classes=4), "small", memory=50)
+        >>> _ = learner.learn(torch.rand(10, 3, 8, 8), torch.arange(10) % 4)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     learner.save(folder)
+        ...     OnlineLearner.restore(folder).progress.batches
+        1
+        """
+        from peerlearn.learner.build import rebuilt  # builds learners of this class
+
+        learner = rebuilt(checkpoint.recipe(user_path(path)), net, **options)
+        learner.load(path)
+        return learner
 
 
 def _on_the_host(losses: Mapping[str, Tensor]) -> dict[str, float]:

@@ -49,7 +49,7 @@ def check_state(learner: "OnlineLearner", state: State) -> None:
     for name, value in state.items():
         if name.startswith("peer") and not name.startswith(peers):
             raise UserError(f"{name:.60} is of a peer that this learner does not have")
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and name not in _may_be_absent(learner):
             _check_numbers(name, value, learnt)
     _check_rngs(state)
     shape = _check_image_shape(state["image_shape"])
@@ -57,6 +57,12 @@ def check_state(learner: "OnlineLearner", state: State) -> None:
     _check_memory(learner, part("memory", state), shape)
     for i, peer in enumerate(learner.peers):
         _check_peer(f"peer{i}", peer, learner.optim, part(f"peer{i}", state))
+
+
+def _may_be_absent(learner: "OnlineLearner") -> set[str]:
+    """Columns of the memory that hold no number where a class came later than the image."""
+    absent = {name for name, fill in learner.method.absent.items() if math.isnan(fill)}
+    return {f"memory.columns.{name}" for name in absent} if learner.method.stream.grows else set()
 
 
 def _snapshots(learner: "OnlineLearner", own: State, found: State) -> State:
@@ -141,10 +147,14 @@ def _check_image_shape(shape: Any) -> tuple[int, ...] | None:
 def _check_progress(
     learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None
 ) -> None:
-    task, step, batches, skipped = (_count(f"progress.{name}", state[name]) for name in COUNTS)
+    task, step, batches, skipped, known = (
+        _count(f"progress.{name}", state[name]) for name in COUNTS
+    )
     if step + skipped > batches or (batches == 0) != (shape is None):
         raise UserError("progress: counts of tasks, steps and batches contradict each other")
     first_met: Tensor = state["first_met"].cpu()
+    if known > len(first_met):
+        raise UserError("progress.known_before counts more classes than there are")
     if not bool(((first_met >= -1) & (first_met <= task)).all()):
         raise UserError("progress.first_met names tasks that have not been")
     method = learner.method

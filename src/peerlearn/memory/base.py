@@ -100,6 +100,17 @@ class Memory(ABC):
         self._store(taken, _labels_on_cpu(rows))
         self.seen += len(slots)
 
+    @final
+    def room(self, column: str) -> Tensor:
+        """All rows of a column, also those that nothing has been stored in: (capacity, ...)."""
+        return self._columns[column]
+
+    @final
+    def put_room(self, column: str, rows: Tensor) -> None:
+        """Have other rows in place of all of a column: (capacity, ...)."""
+        self.changes += 1
+        self._columns[column] = rows
+
     def check_room(self, rows: Tensor) -> None:
         """Refuse a capacity for which there is no memory. rows: (B, ...), such as images."""
         self._room(rows)

@@ -1,5 +1,6 @@
 """DER++: dark experience replay with labels."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,7 +41,8 @@ class DERPP(Method[DarkDraw]):
     https://arxiv.org/abs/2004.07211
 
     The stored logits are those of the step in which an image came by, under that step's
-    augmentation; with several peers they are the mean of theirs, and all regress to it.
+    augmentation; with several peers they are the mean of theirs, and all regress to it. A class
+    that came later was not asked about then, and is left out of it.
 
     Args:
         stream: what the stream tells before its first batch.
@@ -65,6 +67,7 @@ class DERPP(Method[DarkDraw]):
     name = "derpp"
     fan_out = 2
     stores: ClassVar[Mapping[str, Shape]] = {"logits": ("classes",)}
+    absent: ClassVar[Mapping[str, float]] = {"logits": math.nan}  # was not asked about them
     authors: ClassVar[Mapping[str, Any]] = {"augment": "crop_flip_shared"}
 
     @override
@@ -88,7 +91,7 @@ class DERPP(Method[DarkDraw]):
         answers = [Answer(stream.x, peer.logits(stream.x))]
         loss = classification_loss(answers[0].logits, stream)
         if draw.dark_x is not None and draw.dark_logits is not None:
-            dark = F.mse_loss(peer.logits(draw.dark_x), draw.dark_logits)
+            dark = dark_loss(peer.logits(draw.dark_x), draw.dark_logits)
             loss = loss + self.settings.alpha * dark
         for group in memory:
             answers.append(Answer(group.x, peer.logits(group.x)))
@@ -99,3 +102,14 @@ class DERPP(Method[DarkDraw]):
     def groups(self, draw: DarkDraw, rng: torch.Generator) -> list[LabelledImages]:
         """Stream and memory B, as one group."""
         return [draw.group]
+
+
+def dark_loss(logits: Tensor, stored: Tensor) -> Tensor:
+    """The mean squared difference from what was stored, which is NaN for classes that came later.
+
+    logits, stored: (B, C). What has nothing to be compared with differs by nothing.
+
+    >>> dark_loss(torch.tensor([[1.0, 5.0]]), torch.tensor([[3.0, torch.nan]]))
+    tensor(2.)
+    """
+    return F.mse_loss(logits, torch.where(stored.isnan(), logits.detach(), stored))

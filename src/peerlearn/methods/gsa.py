@@ -22,7 +22,7 @@ class GSADraw(NamedTuple):
     """Two batches, augmented and mirrored, and the slots of the present task."""
 
     stream: LabelledImages  # as it came
-    current: LabelledImages  # images of this task only
+    current: LabelledImages | None  # images of this task only; None if there are none
     balanced: LabelledImages  # old and new classes in the proportion in which they were met
     slots: slice
     warm: bool
@@ -34,9 +34,12 @@ class GSA(Method[GSADraw]):
 
     Gradient self-adaptation: Guo et al., CVPR 2023, https://arxiv.org/abs/2305.14657
 
+    Where classes grow, the present task is of those that came since the last `end_task()`; images
+    of earlier ones that come by again take part in the balanced batch.
+
     Args:
-        stream: what the stream tells before its first batch; boundaries and classes per task
-            must be among it.
+        stream: what the stream tells before its first batch; boundaries must be among it, and
+            classes per task unless classes grow.
         replay_batch: images in the batch that is balanced between old and new classes.
 
     >>> from peerlearn import StreamInfo
@@ -60,31 +63,41 @@ class GSA(Method[GSADraw]):
         """The stream with more of its task, and a batch balanced between old and new classes."""
         if memory.capacity and not len(memory):
             return None
-        slots = self.slots(progress.task)
+        slots = self.present(progress)
         new, old = int((progress.seen & ~progress.old).sum()), int(progress.old.sum())
-        current, balanced = batch, batch
+        current, again = _parted(batch, slots) if self.stream.grows else (batch, None)
+        balanced = batch
         if memory.capacity:
             of_task = (memory["y"] >= slots.start) & (memory["y"] < slots.stop)
-            current = joined(batch, replayed(memory.draw_where(CURRENT, of_task, rng)))
+            current = joined(current, replayed(memory.draw_where(CURRENT, of_task, rng)))
             past = memory.draw_where(self.settings.replay_batch * old // (new + old), ~of_task, rng)
             share = self.settings.replay_batch * new // (new + old)
-            balanced = joined(replayed(past), LabelledImages(current.x[:share], current.y[:share]))
+            parts = [replayed(past), LabelledImages(current.x[:share], current.y[:share])]
+            balanced = joined(*parts if again is None else [*parts, again])
         order = moved(torch.randperm(len(balanced.y), generator=rng), balanced.y.device)
         balanced = LabelledImages(balanced.x[order], balanced.y[order])
         return GSADraw(
             batch,
-            _mirrored(current, rng),
+            _mirrored(current, rng) if len(current.y) else None,
             _mirrored(balanced, rng),
             slots,
             warm=progress.step < WARM_UP,
             memory=memory,
         )
 
+    def present(self, progress: Progress) -> slice:
+        """The labels of the present task."""
+        if self.stream.grows:
+            return slice(progress.known_before, self.stream.num_classes)
+        return self.slots(progress.task)
+
     def loss(self, peer: Peer, draw: GSADraw) -> Outcome:
         """Twice the balanced loss, and the cross-entropy within the task."""
         slots, y = draw.slots, draw.balanced.y
-        inside = peer.logits(draw.current.x)[:, slots]
-        within_task = F.cross_entropy(inside, draw.current.y - slots.start)
+        within_task = draw.stream.x.new_zeros(())
+        if draw.current is not None:
+            inside = peer.logits(draw.current.x)[:, slots]
+            within_task = F.cross_entropy(inside, draw.current.y - slots.start)
         answer = Answer(draw.balanced.x, peer.logits(draw.balanced.x))
         so_far = answer.logits[:, : slots.stop]
         self.count(peer, so_far.detach().softmax(dim=1), y)
@@ -106,6 +119,13 @@ class GSA(Method[GSADraw]):
         if not draw.memory:
             return [draw.stream]
         return [joined(replayed(draw.memory.draw(self.settings.replay_batch, rng)), draw.stream)]
+
+
+def _parted(batch: LabelledImages, slots: slice) -> tuple[LabelledImages, LabelledImages]:
+    """The images of a task, and the others."""
+    inside = batch.y >= slots.start
+    present, others = (LabelledImages(batch.x[of], batch.y[of]) for of in (inside, ~inside))
+    return present, others
 
 
 def _mirrored(group: LabelledImages, rng: torch.Generator) -> LabelledImages:

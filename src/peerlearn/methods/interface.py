@@ -89,7 +89,7 @@ class Outcome(NamedTuple):
     carry: Mapping[str, Tensor] = {}
 
 
-COUNTS = ("task", "step", "batches", "skipped")  # of a `Progress`
+COUNTS = ("task", "step", "batches", "skipped", "known_before")  # of a `Progress`
 
 # of what is kept, without the rows: numbers, "classes", "features" (their length), "projection"
 Shape = tuple[int | str, ...]
@@ -110,6 +110,7 @@ class Progress:
         step: batches of this task that were learnt before the present one.
         batches: batches of all tasks before the present one.
         skipped: batches of this task that passed without being learnt.
+        known_before: classes that were known when this task began; of use where they grow.
         carry: what the last step left for this one, see `Outcome`.
         classes: (K,), those of the present batch, ascending, on the CPU: `batch.y.unique()` would
             wait for the device.
@@ -124,6 +125,7 @@ class Progress:
     step: int = 0
     batches: int = 0
     skipped: int = 0
+    known_before: int = 0
     carry: Mapping[str, Tensor] = field(default_factory=dict)
     classes: Tensor = field(default_factory=_none)
 
@@ -155,7 +157,8 @@ class Progress:
 
     def after_task(self) -> "Progress":
         """Where it stands at the start of the next task."""
-        return replace(self, task=self.task + 1, step=0, skipped=0)
+        known = len(self.first_met)
+        return replace(self, task=self.task + 1, step=0, skipped=0, known_before=known)
 
     def state_dict(self) -> State:
         """All of it, by name."""
@@ -242,6 +245,7 @@ class Method(ABC, Generic[D]):
     fan_out: ClassVar[int] = 1  # images in the graph of a loss per image of a step, about
     stores: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` stores: {"logits": ("classes",)}
     carries: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` may carry
+    absent: ClassVar[Mapping[str, float]] = {}  # stands in these for classes that came later
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """One with a loss of its own has to say for itself what it is."""
@@ -258,7 +262,7 @@ class Method(ABC, Generic[D]):
                 "StreamInfo(boundaries=True) and call end_task(), or take "
                 f"{methods_without_tasks()}"
             )
-        if self.needs_slots and stream.classes_per_task is None:
+        if self.needs_slots and stream.classes_per_task is None and not stream.grows:
             raise UserError(
                 f"{self.name} must know the classes of each task, and this stream does not tell: "
                 "pass StreamInfo(classes_per_task=...) with labels numbered in order of arrival, "

@@ -1,6 +1,6 @@
 """OCM: replay that keeps mutual information, with a previous model to stay close to."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +31,6 @@ from peerlearn.peer.model import PeerModel
 from peerlearn.peer.optimizers import AdamW
 from peerlearn.peer.peer import Peer
 from peerlearn.settings import setting
-from peerlearn.stream.base import StreamInfo
 
 
 class OCMDraw(NamedTuple):
@@ -76,9 +75,10 @@ class OCM(Method[OCMDraw]):
     optim = AdamW(lr=1e-3, beta2=0.99)
     needs_boundaries = True
 
-    def __init__(self, stream: StreamInfo, **values: Any) -> None:
-        super().__init__(stream, **values)
-        self.stride = max(1000, stream.num_classes)
+    @property
+    def stride(self) -> int:
+        """Pseudo classes are so far apart that those of two rotations never meet."""
+        return max(1000, self.stream.num_classes)
 
     def check(self, batch: LabelledImages, progress: Progress) -> None:
         """The images can be rotated."""

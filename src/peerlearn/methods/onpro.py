@@ -1,7 +1,7 @@
 """OnPro: online prototypes that stand apart, and feedback from those that do not."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +23,6 @@ from peerlearn.methods.rotations import (
     rotated_pairs,
 )
 from peerlearn.peer.peer import Peer
-from peerlearn.stream.base import StreamInfo
 
 PER_CLASS = 7  # memory images per class met, while those are fewer than the replay batch
 
@@ -67,12 +66,22 @@ class OnPro(Method[OnProDraw]):
     fan_out = 35
     needs_boundaries = True
     carries: ClassVar[Mapping[str, Shape]] = {"prototypes": ("classes", "projection")}
+    absent: ClassVar[Mapping[str, float]] = {"prototypes": 0.0}  # as of all that have none
 
-    def __init__(self, stream: StreamInfo, **values: Any) -> None:
-        super().__init__(stream, **values)
-        few = stream.num_classes <= 10
-        self.similarity_weight = 0.5 if few else 1.0
-        self.rates = FeedbackRates(0.75, 0.6) if few else FeedbackRates(0.9, 0.2)
+    @property
+    def similarity_weight(self) -> float:
+        """Of the similarity of projections after the first task."""
+        return 0.5 if self._few else 1.0
+
+    @property
+    def rates(self) -> FeedbackRates:
+        """How the replay of close classes is mixed."""
+        return FeedbackRates(0.75, 0.6) if self._few else FeedbackRates(0.9, 0.2)
+
+    @property
+    def _few(self) -> bool:
+        """The published settings of CIFAR-10 differ from those of larger data sets."""
+        return self.stream.num_classes <= 10
 
     def check(self, batch: LabelledImages, progress: Progress) -> None:
         """The images can be rotated."""

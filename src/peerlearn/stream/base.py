@@ -33,23 +33,34 @@ class StreamInfo:
     """What a stream tells its learner before the first batch.
 
     Args:
-        num_classes: how many classes there will be; labels are 0 to num_classes - 1.
+        num_classes: how many classes there will be; labels are 0 to num_classes - 1. Left out:
+            nobody knows, and the learner grows with each new one.
         boundaries: whether `end_task()` will be called where tasks end.
         classes_per_task: c, where task t holds the labels t * c to (t + 1) * c - 1.
         class_ids: the data set's own class id for each label.
+        grows: whether there may be more classes than `num_classes`, which is then how many are
+            known so far.
 
     >>> StreamInfo(num_classes=10, boundaries=True, classes_per_task=2).class_ids is None
     True
     """
 
-    num_classes: int
+    num_classes: int = 0
     boundaries: bool = False
     classes_per_task: int | None = None
     class_ids: tuple[int, ...] | None = None
+    grows: bool = False
 
     def __post_init__(self) -> None:
         n, c, ids = self.num_classes, self.classes_per_task, self.class_ids
-        if n < 1:
+        if n == 0:
+            object.__setattr__(self, "grows", True)
+        if self.grows and not (c is None and ids is None):
+            raise UserError(
+                "StreamInfo: classes that nobody announced have neither classes_per_task nor "
+                "class_ids; leave those out, or give num_classes"
+            )
+        if n < (0 if self.grows else 1):
             raise UserError(f"StreamInfo: num_classes must be at least 1, not {n}")
         if c is not None and (c < 1 or n % c):
             raise UserError(
@@ -103,6 +114,8 @@ class Stream(Protocol):
 def revealed(info: StreamInfo) -> str:
     """What a stream tells its learner, in words."""
     told = [f"{info.num_classes} classes" + (" and their ids" if info.class_ids else "")]
+    if info.grows:
+        told = ["not how many classes"]
     if info.classes_per_task is not None:
         told += [f"{info.classes_per_task} per task", "labels in order of arrival"]
     if info.boundaries:
