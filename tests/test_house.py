@@ -21,6 +21,7 @@ FLOORS = [  # from the ground up; a floor imports those below it, never a neighb
     ["learner"],
     ["checks"],
     ["metrics"],
+    ["live"],
     ["records"],
     ["experiment"],
     ["benchmark"],

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from peerlearn.analysis.calibration import reliability
+from peerlearn.metrics.calibration import reliability
 from peerlearn.analysis.confusion import confusion
 from peerlearn.analysis.entropy import entropy
 from peerlearn.analysis.pictures import one_per_class, overlay, png

@@ -1,14 +1,11 @@
 """Whether answers are as often right as they are sure."""
 
-from typing import NamedTuple
-
 import torch
-from torch import Tensor
 
 from peerlearn.analysis.runs import Found, Runs, need_logits
+from peerlearn.metrics.calibration import reliability
 from peerlearn.records.analysis import Curve, Lines
 
-BINS = 15
 TITLE = "Whether answers are as often right as they are sure"
 ABOUT = (
     "On the test images of all tasks at the end of training, by the learner's own answer (the mean "
@@ -17,38 +14,6 @@ ABOUT = (
     "average. On the diagonal both are equal, below it answers are too sure. ECE is the mean "
     "distance from it, each bin weighted by its images."
 )
-
-
-class Reliability(NamedTuple):
-    """Bins of answers, each (bins,): how sure, how often right, which share of all."""
-
-    confidence: Tensor
-    accuracy: Tensor
-    share: Tensor
-
-    @property
-    def error(self) -> float:
-        """The expected calibration error (ECE)."""
-        return float((self.share * (self.accuracy - self.confidence).abs()).sum())
-
-
-def reliability(probabilities: Tensor, y: Tensor, bins: int = BINS) -> Reliability:
-    """Equal bins of confidence, each with its upper edge; empty ones are 0. (B, C), (B,).
-
-    >>> found = reliability(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 0]), bins=2)
-    >>> found.confidence, found.accuracy
-    (tensor([0.0000, 0.8500], dtype=torch.float64), tensor([0.0000, 0.5000], dtype=torch.float64))
-    """
-    confidence, said = probabilities.double().max(dim=1)
-    edges = torch.arange(1, bins, dtype=torch.float64) / bins
-    place = torch.bucketize(confidence, edges)
-
-    def total(values: Tensor) -> Tensor:
-        return torch.bincount(place, weights=values.double(), minlength=bins)
-
-    count = total(torch.ones_like(confidence))
-    some = count.clamp(min=1)
-    return Reliability(total(confidence) / some, total(said == y) / some, count / len(y))
 
 
 def find(runs: Runs) -> Found:

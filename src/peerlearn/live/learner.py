@@ -1,0 +1,321 @@
+"""A learner for a stream of one's own."""
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, overload
+
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from peerlearn.data.pictures import Pictures, pictures
+from peerlearn.errors import UserError
+from peerlearn.learner import checkpoint
+from peerlearn.learner.build import NET, build_learner, rebuilt
+from peerlearn.learner.collaboration import AnswerBy
+from peerlearn.learner.frozen import Frozen
+from peerlearn.learner.online import OnlineLearner
+from peerlearn.live.labels import Label, LabelMap
+from peerlearn.live.record import Boundaries, DriftRecord, OpenRecord
+from peerlearn.live.signals import Details, disagreement, entropy
+from peerlearn.metrics.along import Prequential
+from peerlearn.metrics.calibration import fitted_temperature, reliability
+from peerlearn.metrics.drift import DriftHint
+from peerlearn.storage import user_path
+from peerlearn.stream.base import StreamInfo
+
+Size = int | tuple[int, int]
+
+
+class Calibration(NamedTuple):
+    """How sure answers are, and how sure they should be.
+
+    Args:
+        temperature: by which logits are divided from now on.
+        before: the expected calibration error without it ...
+        after: ... and with it, on images of the memory that it was not fitted on.
+        images: those it was fitted on.
+    """
+
+    temperature: float
+    before: float
+    after: float
+    images: int
+
+
+class OpenLearner:
+    """Learns batches of labelled images as they come, of classes that nobody announced.
+
+    Images may be arrays, tensors, PIL images or paths of files, of any size (`pictures` says how
+    they are read); labels may be strings, numbers or tuples. Predictions can be asked for at any
+    time and from any thread: they never wait for a step, and change nothing that is learnt.
+
+    Args:
+        name: a method, and after a plus its wrapper.
+        memory: images kept for replay.
+        net: the name of a network, or a function that makes one for a number of classes.
+        size: height and width of images in the network, or one number for both. None: those of the
+            first batch, or 64 where these differ.
+        boundaries: "none"; "told": you call `end_task()`; "new classes": a batch with an unknown
+            label begins a task. OCM, GSA and OnPro need one of the latter.
+        labels: classes that are known before the first batch.
+        window: images over which prequential accuracy is taken: each batch is predicted before it
+            is learnt. 0: not at all.
+        seed: decides everything that is drawn.
+        settings: of `build_learner`, such as lr=1e-3, device="cuda".
+
+    >>> import torch
+    >>> learner = OpenLearner("er", memory=50, net="small")
+    >>> x = torch.rand(10, 3, 8, 8)
+    >>> losses = learner.learn(x, ["cat", "dog"] * 5)
+    >>> losses = learner.learn(x, ["cat", "bird"] * 5)
+    >>> learner.classes, learner.predict(x)[0] in learner.classes
+    (['cat', 'dog', 'bird'], True)
+    """
+
+    def __init__(
+        self,
+        name: str = "er+ema-chain",
+        *,
+        memory: int = 1000,
+        net: str | Callable[..., nn.Module] = NET,
+        size: Size | None = None,
+        boundaries: Boundaries = "none",
+        labels: Iterable[Label] = (),
+        window: int = 1000,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        if boundaries not in (known := ("none", "told", "new classes")):
+            raise UserError(f"boundaries: must be one of {known}, got {boundaries!r:.40}")
+        if not isinstance(window, int) or isinstance(window, bool) or window < 0:
+            raise UserError(f"window: must be images, or 0 for none, got {window!r:.40}")
+        self.labels = LabelMap(labels)
+        stream = StreamInfo(
+            num_classes=len(self.labels), grows=True, boundaries=boundaries != "none"
+        )
+        learner = build_learner(name, stream, net, memory=memory, seed=seed, **settings)
+        self._begin(learner, size, boundaries, window)
+
+    def _begin(
+        self, learner: OnlineLearner, size: Size | None, boundaries: Boundaries, window: int
+    ) -> None:
+        self.learner = learner
+        self.size = (size, size) if isinstance(size, int) else size
+        self.boundaries: Boundaries = boundaries
+        self.temperature = 1.0
+        self._window = window
+        self._prequential = Prequential(window)
+        self._drift = DriftHint()
+        self._turn = threading.RLock()  # of those who learn, save or calibrate
+
+    # --- learning
+
+    def learn(self, images: Pictures, labels: Any) -> dict[str, float]:
+        """Learn a batch of labelled images, and return the losses by name.
+
+        labels: one for each image, in a list, tuple, array or tensor. The first batch of all may be
+        kept alone, without a step: there is nothing to replay yet. If it raises, nothing has
+        changed.
+        """
+        with self._turn:
+            x = pictures(images, self.size)
+            known, y = self.labels.numbered(labels)
+            if len(y) != len(x):
+                raise UserError(f"labels: {len(y)} for {len(x)} images; give one for each")
+            right = self._judged(x, y) if self._window else []
+            if self._begins_task(known):
+                self.learner.end_task()
+            losses = self.learner.learn(x, y)
+            self.labels, self.size = known, (x.shape[2], x.shape[3])
+            self._prequential.add(right)
+            self._drift.add(right)
+            return losses
+
+    def end_task(self) -> None:
+        """Say that a task has ended, to a learner that was built with boundaries="told"."""
+        if self.boundaries != "told":
+            raise UserError(
+                f'end_task(): this learner was built with boundaries="{self.boundaries}"; build it '
+                'with boundaries="told"'
+            )
+        self.learner.end_task()
+
+    def _begins_task(self, known: LabelMap) -> bool:
+        progress = self.learner.progress
+        had_some = progress.step + progress.skipped > 0
+        return self.boundaries == "new classes" and known is not self.labels and had_some
+
+    def _judged(self, x: Tensor, y: Tensor) -> list[bool]:
+        """Whether each image would be predicted right; one of a new class never is."""
+        if not self.labels:
+            return [False] * len(y)
+        right: list[bool] = (self._numbers(x, self.labels).cpu() == y).tolist()
+        return right
+
+    @property
+    def classes(self) -> list[Label]:
+        """The labels so far, in order of arrival."""
+        return list(self.labels)
+
+    @property
+    def prequential(self) -> float:
+        """The share of all images so far that were predicted right before they were learnt."""
+        return self._prequential.total
+
+    @property
+    def recent(self) -> float:
+        """The same over the last images, as many as the window holds."""
+        return self._prequential.recent
+
+    @property
+    def drift_hints(self) -> list[int]:
+        """After how many images predictions became suddenly worse; see `DriftHint`."""
+        return list(self._drift.at)
+
+    # --- answering
+
+    @overload
+    def predict(
+        self, images: Pictures, *, answer: AnswerBy | None = None, details: Literal[False] = False
+    ) -> list[Label]: ...
+
+    @overload
+    def predict(
+        self, images: Pictures, *, answer: AnswerBy | None = None, details: Literal[True]
+    ) -> Details: ...
+
+    def predict(
+        self, images: Pictures, *, answer: AnswerBy | None = None, details: bool = False
+    ) -> list[Label] | Details:
+        """The label of each image; with details also how far it can be trusted.
+
+        answer: by whom, see `OnlineLearner.answering`.
+        """
+        labels = self._known()  # before the networks are looked at: these may know more
+        x = pictures(images, self.size)
+        if not details:
+            return [labels[number] for number in self._numbers(x, labels, answer).tolist()]
+        answering, all_of_them = self._at_one_time(answer)
+        probabilities = self._probabilities(answering.logits(x), labels)
+        probability, numbers = probabilities.max(dim=1)
+        said = [one[:, : len(labels)] for who in all_of_them for one in who.answers(x).logits]
+        return Details(
+            [labels[number] for number in numbers.tolist()],
+            probability,
+            entropy(probabilities),
+            disagreement(said),
+            probabilities,
+            list(labels),
+        )
+
+    def predict_proba(self, images: Pictures, *, answer: AnswerBy | None = None) -> Tensor:
+        """The probability of each class, (B, C), in the order of `classes`."""
+        labels = self._known()
+        self._need_logits("predict_proba")
+        logits = self.learner.answering(answer).logits(pictures(images, self.size))
+        return self._probabilities(logits, labels)
+
+    def calibrate(self) -> Calibration:
+        """Divide logits by the temperature that suits the images in memory, from now on.
+
+        It is fitted on every other image and judged on the rest. Images in memory have been learnt,
+        so that answers to new ones are less often right than this makes them sure.
+        """
+        with self._turn:
+            self._known()
+            self._need_logits("calibrate")
+            memory = self.learner.memory
+            if len(memory) < 2:
+                raise UserError("calibrate: the memory holds too few images; learn more first")
+            logits = self.learner.predictor.logits(memory["x"])[:, : len(self.labels)].cpu()
+            y = memory["y"]
+            self.temperature = fitted_temperature(logits[::2], y[::2])
+            ways = (1.0, self.temperature)
+            before, after = (
+                reliability((logits[1::2] / t).softmax(1), y[1::2]).error for t in ways
+            )
+            return Calibration(self.temperature, before, after, len(y[::2]))
+
+    def _known(self) -> LabelMap:
+        if not self.labels:
+            raise UserError("predict: nothing has been learnt yet; learn() a batch first")
+        return self.labels
+
+    def _need_logits(self, what: str) -> None:
+        method = self.learner.method
+        if not method.gives_logits:
+            raise UserError(f"{what}: {method.name} has no probabilities; take predict")
+
+    def _numbers(self, x: Tensor, labels: LabelMap, answer: AnswerBy | None = None) -> Tensor:
+        """The number of the label of each image among these, (B,)."""
+        predictor = self.learner.answering(answer)
+        if not self.learner.method.gives_logits:
+            return predictor.predict(x)
+        return predictor.logits(x)[:, : len(labels)].argmax(dim=1)
+
+    def _probabilities(self, logits: Tensor, labels: LabelMap) -> Tensor:
+        return (logits[:, : len(labels)] / self.temperature).softmax(dim=1)
+
+    def _at_one_time(self, answer: AnswerBy | None) -> tuple[Frozen, list[Frozen]]:
+        """Who answers; and all networks that learn or follow, in the same state."""
+        self._need_logits("details")
+        predictors = self.learner.predictors
+        with self.learner.whole.lock:
+            everyone = [predictors[who].now() for who in predictors if who != "average"]
+            return predictors.by(answer).now(), everyone
+
+    # --- keeping
+
+    def save(self, path: str | Path, extra: Any = None) -> None:
+        """Write a checkpoint folder; a crash while writing leaves the one before it whole.
+
+        extra: anything JSON can hold; `restored.extra` has it again.
+        """
+        with self._turn:
+            record = OpenRecord(
+                labels=self.labels.to_json(),
+                size=self.size,
+                boundaries=self.boundaries,
+                window=self._window,
+                right=self._prequential.right,
+                count=self._prequential.count,
+                last=list(self._prequential.last),
+                drift=DriftRecord(**vars(self._drift)),
+                temperature=self.temperature,
+                extra=extra,
+            )
+            self.learner.save(path, {"open": record.model_dump()})
+
+    @classmethod
+    def restore(
+        cls, path: str | Path, *, net: Callable[..., nn.Module] | None = None, **options: Any
+    ) -> "OpenLearner":
+        """The learner of a checkpoint, from that alone; it goes on exactly where it was saved.
+
+        net, options: as for `OnlineLearner.restore`.
+        """
+        inner = rebuilt(checkpoint.recipe(user_path(path)), net, **options)
+        found = inner.load(path)
+        try:
+            record = OpenRecord.model_validate(found["open"])
+            labels = LabelMap.from_json(record.labels)
+            if not max(1, len(labels)) == inner.num_classes:
+                raise ValueError(f"{len(labels)} labels for {inner.num_classes} classes")
+        except (KeyError, TypeError, ValueError, ValidationError) as error:
+            raise UserError(
+                f"checkpoint {path}: was not written by an OpenLearner, or is damaged "
+                f"({str(error).splitlines()[0]:.60}); OnlineLearner.restore takes the others"
+            ) from error
+        learner = cls.__new__(cls)
+        learner.labels = labels
+        learner._begin(inner, record.size, record.boundaries, record.window)
+        learner._prequential.right = record.right
+        learner._prequential.count = record.count
+        learner._prequential.last.extend(record.last)
+        vars(learner._drift).update(record.drift.model_dump())
+        learner.temperature = record.temperature
+        learner.extra = record.extra
+        return learner
+
+    extra: Any = None
