@@ -4,6 +4,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 BESIDE := tests/studies tests/devices tests/report tests/analysis tests/test_promises.py \
 	tests/test_settings_matter.py
+AROUND := tests/learner tests/live tests/export tests/adapters tests/crash tests/methods
 DEMO := er er+ema-chain er+ccldc --data mini --memory 200 --train-per-class 120
 
 .PHONY: demo test fuzz docs clean
@@ -16,10 +17,12 @@ demo: .venv/.core  ## ER alone, with the EMA chain and with CCL-DC on real image
 test: .venv/.dev  ## lint, types and all tests, the slow ones too
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@mkdir -p build  # in two halves, side by side; those of sweeps mostly wait
+	@mkdir -p build  # in three parts, side by side; those of sweeps mostly wait
 	@$(BIN)/python -m pytest $(BESIDE) > build/beside.log 2>&1 & beside=$$!; \
-	$(BIN)/python -m pytest $(BESIDE:%=--ignore=%); others=$$?; \
-	wait $$beside; code=$$?; tail -n 200 build/beside.log; exit $$((others + code))
+	$(BIN)/python -m pytest $(AROUND) > build/around.log 2>&1 & around=$$!; \
+	$(BIN)/python -m pytest $(BESIDE:%=--ignore=%) $(AROUND:%=--ignore=%); code=$$?; \
+	wait $$around || code=1; tail -n 200 build/around.log; \
+	wait $$beside || code=1; tail -n 200 build/beside.log; exit $$code
 
 fuzz: .venv/.dev  ## the long form of the fuzzer
 	$(BIN)/python tests/fuzz/long.py

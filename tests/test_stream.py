@@ -170,7 +170,7 @@ def test_an_open_stream_grants_nothing_but_the_number_of_classes() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_classes": 0}, "num_classes must be at least 1, not 0"),
+        ({"num_classes": -1}, "num_classes must be at least 1, not -1"),
         ({"num_classes": 4, "classes_per_task": 3}, "3 does not divide 4 classes"),
         ({"num_classes": 4, "classes_per_task": 0}, "0 does not divide 4 classes"),
         ({"num_classes": 2, "class_ids": (1,)}, "class_ids must be 2 different ids"),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from peerlearn.learner import Edge as Edge
     from peerlearn.learner import OnlineLearner as OnlineLearner
     from peerlearn.learner import build_learner as build_learner
+    from peerlearn.live import OpenLearner as OpenLearner
     from peerlearn.methods import METHODS as METHODS
     from peerlearn.metrics import AccuracyMatrix as AccuracyMatrix
     from peerlearn.metrics import accuracy as accuracy
@@ -44,6 +45,7 @@ _HOMES = {
     "Edge": "learner",
     "ImageSet": "data",
     "OnlineLearner": "learner",
+    "OpenLearner": "live",
     "ResNet18": "nets",
     "SGD": "peer",
     "StreamInfo": "stream",

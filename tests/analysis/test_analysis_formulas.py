@@ -8,11 +8,11 @@ import pytest
 import torch
 from PIL import Image
 
-from peerlearn.metrics.calibration import reliability
 from peerlearn.analysis.confusion import confusion
 from peerlearn.analysis.entropy import entropy
 from peerlearn.analysis.pictures import one_per_class, overlay, png
 from peerlearn.analysis.tsne import same_class_neighbours
+from peerlearn.metrics.calibration import reliability
 
 
 class TestEntropy:

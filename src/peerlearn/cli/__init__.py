@@ -16,6 +16,7 @@ from peerlearn.cli import (
     data,
     figure,
     listing,
+    predict,
     report,
     reproduce,
     results,
@@ -30,7 +31,7 @@ from peerlearn.errors import UserError, out_of_memory
 
 COMMANDS = (
     *(run, sweep, status, tune, table, report, reproduce, analyse, figure, results),
-    *(data, listing, benchmark),
+    *(predict, data, listing, benchmark),
 )
 
 

@@ -110,7 +110,7 @@ def _check_own(learner: "OnlineLearner", state: dict[str, Any]) -> None:
 def _check_extra(extra: Any) -> None:
     """Refuse now what could not be read later."""
     try:
-        text = json.dumps({"extra": extra})
+        text = json.dumps({"extra": extra}, indent=1)
         if len(text) > MOST_EXTRA:
             raise ValueError(f"over {MOST_EXTRA} bytes")
         from_json(text)

@@ -1,6 +1,7 @@
 """Labels of any kind, numbered as they arrive."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -8,7 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from peerlearn.documents import LARGEST
 from peerlearn.errors import UserError
+
+DEEPEST = 8  # tuples within tuples
+PAIRED = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")  # JSON gives one character back for two
 
 Label = str | int | float | bool | None | tuple[Any, ...]
 
@@ -29,6 +34,8 @@ class LabelMap(Sequence[Label]):
     """
 
     def __init__(self, labels: Iterable[Label] = ()) -> None:
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise UserError(f"labels: need a list of those that are known, got {labels!r:.60}")
         self._labels = tuple(map(plain, labels))
         self._numbers = {label: number for number, label in enumerate(self._labels)}
         if len(self._numbers) < len(self._labels):
@@ -65,26 +72,36 @@ def as_list(labels: Any) -> list[Any]:
     """
     if isinstance(labels, Tensor | np.ndarray | np.generic) or hasattr(labels, "to_list"):
         if getattr(labels, "ndim", 1) > 1:
-            raise UserError(
-                f"labels: need one for each image, got shape {tuple(labels.shape)}; of one-hot "
-                "rows take y.argmax(1)"
-            )
-        labels = labels.tolist()
+            shape = tuple(labels.shape)
+            hint = "take y[:, 0]" if shape[1:] == (1,) else "of one-hot rows take y.argmax(1)"
+            raise UserError(f"labels: need one for each image, got shape {shape}; {hint}")
+        try:
+            labels = labels.to_list() if hasattr(labels, "to_list") else labels.tolist()
+        except RuntimeError as error:  # a tensor of another layout, or without values
+            raise UserError("labels: need a plain tensor with values in it") from error
     return list(labels) if isinstance(labels, list | tuple) else [labels]
 
 
-def plain(label: Any) -> Label:
+def plain(label: Any, depth: int = 0) -> Label:
     """A label as Python's own kinds, refused if a checkpoint could not hold it."""
     if isinstance(label, np.generic | Tensor) and getattr(label, "ndim", 0) == 0:
         label = label.item()
     if isinstance(label, tuple):
-        return tuple(map(plain, label))
+        if depth == DEEPEST:
+            raise UserError(f"labels: a tuple holds tuples over {DEEPEST} deep; give flatter ones")
+        return tuple(plain(one, depth + 1) for one in label)
     if isinstance(label, float) and not math.isfinite(label):
         raise UserError(f"labels: {label} is no label; drop those images")
+    if isinstance(label, int) and abs(label) >= LARGEST:
+        raise UserError("labels: a number has over 300 digits; give it as a string")
+    if isinstance(label, str) and PAIRED.search(label):
+        raise UserError(f"labels: {label!r:.60} holds halves of a character; join them")
     if label is None or type(label) in (str, int, float, bool):
         return label  # type: ignore[no-any-return]
     if isinstance(label, str):  # of a kind of its own, such as an enumeration
         return str.__str__(label)
+    if isinstance(label, int):
+        return int.__int__(label)
     raise UserError(
         f"labels: {label!r:.60} is a {type(label).__name__}, which a checkpoint cannot hold; give "
         "strings, numbers, or tuples of them"

@@ -1,23 +1,29 @@
 """A learner for a stream of one's own."""
 
+import operator
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
-from pydantic import ValidationError
 from torch import Tensor, nn
 
+from peerlearn.data.decode import check_size
 from peerlearn.data.pictures import Pictures, pictures
 from peerlearn.errors import UserError
 from peerlearn.learner import checkpoint
-from peerlearn.learner.build import NET, build_learner, rebuilt
+from peerlearn.learner.build import NET, build_learner, rebuilt, split_name
 from peerlearn.learner.collaboration import AnswerBy
 from peerlearn.learner.frozen import Frozen
 from peerlearn.learner.online import OnlineLearner
+from peerlearn.learner.undo import AllOrNothing
+from peerlearn.learner.validation import check_networks
 from peerlearn.live.labels import Label, LabelMap
-from peerlearn.live.record import Boundaries, DriftRecord, OpenRecord
+from peerlearn.live.record import MOST_WINDOW, Boundaries, DriftRecord, OpenRecord
+from peerlearn.live.shipping import What, ship
 from peerlearn.live.signals import Details, disagreement, entropy
+from peerlearn.methods import METHODS
+from peerlearn.methods.interface import Method, methods_without_tasks
 from peerlearn.metrics.along import Prequential
 from peerlearn.metrics.calibration import fitted_temperature, reliability
 from peerlearn.metrics.drift import DriftHint
@@ -90,18 +96,31 @@ class OpenLearner:
             raise UserError(f"boundaries: must be one of {known}, got {boundaries!r:.40}")
         if not isinstance(window, int) or isinstance(window, bool) or window < 0:
             raise UserError(f"window: must be images, or 0 for none, got {window!r:.40}")
+        if window > MOST_WINDOW:
+            raise UserError(f"window: must be at most {MOST_WINDOW} images, got {window!r:.40}")
+        method = METHODS[split_name(name)[0]]
+        if boundaries == "none" and method.needs_boundaries:
+            raise UserError(
+                f'{method.name} must be told where tasks end: take boundaries="new classes", or '
+                f'boundaries="told" and call end_task(); or take {methods_without_tasks()}'
+            )
+        sides = _sides(size)
         self.labels = LabelMap(labels)
         stream = StreamInfo(
             num_classes=len(self.labels), grows=True, boundaries=boundaries != "none"
         )
         learner = build_learner(name, stream, net, memory=memory, seed=seed, **settings)
-        self._begin(learner, size, boundaries, window)
+        self._begin(learner, sides, boundaries, window)
 
     def _begin(
-        self, learner: OnlineLearner, size: Size | None, boundaries: Boundaries, window: int
+        self,
+        learner: OnlineLearner,
+        size: tuple[int, int] | None,
+        boundaries: Boundaries,
+        window: int,
     ) -> None:
         self.learner = learner
-        self.size = (size, size) if isinstance(size, int) else size
+        self.size = size
         self.boundaries: Boundaries = boundaries
         self.temperature = 1.0
         self._window = window
@@ -124,13 +143,16 @@ class OpenLearner:
             if len(y) != len(x):
                 raise UserError(f"labels: {len(y)} for {len(x)} images; give one for each")
             right = self._judged(x, y) if self._window else []
-            if self._begins_task(known):
-                self.learner.end_task()
-            losses = self.learner.learn(x, y)
-            self.labels, self.size = known, (x.shape[2], x.shape[3])
-            self._prequential.add(right)
-            self._drift.add(right)
-            return losses
+            taken = self.learner.whole.steps
+            learn = self._learn_new_task if self._begins_task(known) else self.learner.learn
+            try:
+                return learn(x, y)
+            finally:
+                if self.learner.whole.steps > taken:  # an interrupt may have come after that
+                    self.size = (x.shape[2], x.shape[3])  # before labels, which say that it is set
+                    self.labels = known
+                    self._prequential.add(right)
+                    self._drift.add(right)
 
     def end_task(self) -> None:
         """Say that a task has ended, to a learner that was built with boundaries="told"."""
@@ -141,6 +163,18 @@ class OpenLearner:
             )
         self.learner.end_task()
 
+    def _learn_new_task(self, x: Tensor, y: Tensor) -> dict[str, float]:
+        """Learn the first batch of a task; if that fails, the one before it has not ended."""
+        learner, taken = self.learner, self.learner.whole.steps
+        with AllOrNothing(learner, "all but images") as task:
+            try:
+                learner.end_task()
+                return learner.learn(x, y)
+            finally:
+                task.is_done = learner.whole.steps > taken or bool(learner.moving)
+                if not task.is_done:  # answers come from the copy until all is taken back
+                    learner.whole.begin(task.before, ["images"])
+
     def _begins_task(self, known: LabelMap) -> bool:
         progress = self.learner.progress
         had_some = progress.step + progress.skipped > 0
@@ -150,6 +184,8 @@ class OpenLearner:
         """Whether each image would be predicted right; one of a new class never is."""
         if not self.labels:
             return [False] * len(y)
+        if self.learner.image_shape is None:
+            check_networks(self.learner, x[:1])
         right: list[bool] = (self._numbers(x, self.labels).cpu() == y).tolist()
         return right
 
@@ -193,10 +229,14 @@ class OpenLearner:
         answer: by whom, see `OnlineLearner.answering`.
         """
         labels = self._known()  # before the networks are looked at: these may know more
-        x = pictures(images, self.size)
         if not details:
-            return [labels[number] for number in self._numbers(x, labels, answer).tolist()]
+            numbers = self._numbers(images, labels, answer)
+            if int(numbers.max()) >= len(labels):  # by the method's own rule: a class just learnt
+                with self._turn:
+                    return self.predict(images, answer=answer)
+            return [labels[number] for number in numbers.tolist()]
         answering, all_of_them = self._at_one_time(answer)
+        x = self._read(images, answering)
         probabilities = self._probabilities(answering.logits(x), labels)
         probability, numbers = probabilities.max(dim=1)
         said = [one[:, : len(labels)] for who in all_of_them for one in who.answers(x).logits]
@@ -213,8 +253,8 @@ class OpenLearner:
         """The probability of each class, (B, C), in the order of `classes`."""
         labels = self._known()
         self._need_logits("predict_proba")
-        logits = self.learner.answering(answer).logits(pictures(images, self.size))
-        return self._probabilities(logits, labels)
+        frozen = self.learner.answering(answer).now()
+        return self._probabilities(frozen.logits(self._read(images, frozen)), labels)
 
     def calibrate(self) -> Calibration:
         """Divide logits by the temperature that suits the images in memory, from now on.
@@ -247,12 +287,21 @@ class OpenLearner:
         if not method.gives_logits:
             raise UserError(f"{what}: {method.name} has no probabilities; take predict")
 
-    def _numbers(self, x: Tensor, labels: LabelMap, answer: AnswerBy | None = None) -> Tensor:
-        """The number of the label of each image among these, (B,)."""
+    def _numbers(
+        self, images: Pictures, labels: LabelMap, answer: AnswerBy | None = None
+    ) -> Tensor:
+        """The number of the label of each image, (B,), among these unless the method has a rule."""
         predictor = self.learner.answering(answer)
-        if not self.learner.method.gives_logits:
+        frozen = predictor.now()
+        x = self._read(images, frozen)
+        if type(self.learner.method).predict is not Method.predict:
             return predictor.predict(x)
-        return predictor.logits(x)[:, : len(labels)].argmax(dim=1)
+        return frozen.logits(x)[:, : len(labels)].argmax(dim=1)
+
+    def _read(self, images: Pictures, frozen: Frozen) -> Tensor:
+        """Images of the size that these networks have learnt: a first batch may be under way."""
+        shape = frozen.image_shape
+        return pictures(images, self.size if shape is None else (shape[1], shape[2]))
 
     def _probabilities(self, logits: Tensor, labels: LabelMap) -> Tensor:
         return (logits[:, : len(labels)] / self.temperature).softmax(dim=1)
@@ -275,7 +324,7 @@ class OpenLearner:
         with self._turn:
             record = OpenRecord(
                 labels=self.labels.to_json(),
-                size=self.size,
+                size=None if self.size is None else list(self.size),
                 boundaries=self.boundaries,
                 window=self._window,
                 right=self._prequential.right,
@@ -286,6 +335,25 @@ class OpenLearner:
                 extra=extra,
             )
             self.learner.save(path, {"open": record.model_dump()})
+
+    def export(
+        self,
+        path: str | Path,
+        what: What = "ensemble",
+        *,
+        test: tuple[Pictures, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Write a folder that answers on a CPU without any code that learns.
+
+        `Exported` and `peerlearn predict` read it; it holds weights, a program for PyTorch, ONNX if
+        its extra is installed, labels and how images are to be prepared. A label that is a tuple
+        becomes a text. Returns what it says of itself.
+
+        what: "ensemble": whoever answers; "peer": the first network alone; "shadow" or "average":
+            its slow copies, or networks half-way to them, where there are some.
+        test: images with their labels, on which the choice is measured.
+        """
+        return ship(self, path, what, test)
 
     @classmethod
     def restore(
@@ -302,14 +370,19 @@ class OpenLearner:
             labels = LabelMap.from_json(record.labels)
             if not max(1, len(labels)) == inner.num_classes:
                 raise ValueError(f"{len(labels)} labels for {inner.num_classes} classes")
-        except (KeyError, TypeError, ValueError, ValidationError) as error:
+            if inner.image_shape is not None and record.size != [*inner.image_shape[1:]]:
+                raise ValueError(f"size {record.size} of images {inner.image_shape}")
+            if (record.boundaries != "none") != inner.method.stream.boundaries:
+                raise ValueError(f"boundaries {record.boundaries!r} of a stream without, or with")
+        except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"checkpoint {path}: was not written by an OpenLearner, or is damaged "
                 f"({str(error).splitlines()[0]:.60}); OnlineLearner.restore takes the others"
             ) from error
         learner = cls.__new__(cls)
         learner.labels = labels
-        learner._begin(inner, record.size, record.boundaries, record.window)
+        size = None if record.size is None else (record.size[0], record.size[1])
+        learner._begin(inner, size, record.boundaries, record.window)
         learner._prequential.right = record.right
         learner._prequential.count = record.count
         learner._prequential.last.extend(record.last)
@@ -319,3 +392,18 @@ class OpenLearner:
         return learner
 
     extra: Any = None
+
+
+def _sides(size: Size | None) -> tuple[int, int] | None:
+    """Height and width, refused before anything is built if they cannot be meant."""
+    if size is None:
+        return None
+    try:
+        height, width = map(operator.index, size if isinstance(size, Sequence) else (size, size))
+    except (TypeError, ValueError):
+        raise UserError(
+            f"size: need (height, width) in pixels, or one number for both, not {size!r:.40}"
+        ) from None
+    check_size("size", height)
+    check_size("size", width)
+    return height, width

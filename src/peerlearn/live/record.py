@@ -1,21 +1,24 @@
 """What a learner of one's own stream keeps beside the learner itself."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Boundaries = Literal["none", "told", "new classes"]
+MOST_WINDOW = 1_000_000  # images; a checkpoint holds an answer for each
+Count = Annotated[int, Field(ge=0)]
+Side = Annotated[int, Field(ge=1)]  # pixels
 
 
 class DriftRecord(BaseModel):
     """A `DriftHint`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    seen: int = Field(ge=0)
-    at: list[int]
-    count: int = Field(ge=0)
-    mean: float
+    seen: Count
+    at: list[Count]
+    count: Count
+    mean: float = Field(ge=0, le=1)
     sum: float
     lowest: float
 
@@ -23,15 +26,24 @@ class DriftRecord(BaseModel):
 class OpenRecord(BaseModel):
     """All of an `OpenLearner` but its learner, as a checkpoint holds it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     labels: list[Any]
-    size: tuple[int, int] | None = Field(strict=False)
+    size: Annotated[list[Side], Field(min_length=2, max_length=2)] | None
     boundaries: Boundaries
-    window: int = Field(ge=0)
-    right: int = Field(ge=0)
-    count: int = Field(ge=0)
+    window: int = Field(ge=0, le=MOST_WINDOW)
+    right: Count
+    count: Count
     last: list[bool]
     drift: DriftRecord
     temperature: float = Field(gt=0)
     extra: Any = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        wanted = min(self.window, self.count)
+        if not sum(self.last) <= self.right <= self.count or len(self.last) != wanted:
+            raise ValueError("counts of right answers contradict each other")
+        if not max([self.drift.count, *self.drift.at]) <= self.drift.seen == self.count:
+            raise ValueError("counts of the hints contradict the others")
+        return self

@@ -49,7 +49,8 @@ def fitted_temperature(logits: Tensor, y: Tensor) -> float:
     Guo et al., On calibration of modern neural networks, ICML 2017,
     https://arxiv.org/abs/1706.04599
 
-    The cross-entropy has one minimum over 1 / temperature, which is looked for between 0.05 and 20.
+    The cross-entropy has one minimum over 1 / temperature, which is looked for between 0.05 and 20;
+    1 where none is better, as with a single class.
     logits: (B, C); y: (B,).
 
     >>> logits = torch.tensor([[4.0, 0.0]] * 4)
@@ -67,4 +68,5 @@ def fitted_temperature(logits: Tensor, y: Tensor) -> float:
             high -= third
         else:
             low += third
-    return 2 / (low + high)
+    factor = (low + high) / 2
+    return 1 / factor if loss(factor) < loss(1.0) else 1.0

@@ -1,8 +1,10 @@
 """A hint that the stream is no longer what it was."""
 
-MARGIN = 0.005  # by which errors may rise for ever without a hint
+# by which errors may rise for ever without a hint. With 0.005 every second steady stream of 5,000
+# images, 30 % of them wrong, had a hint; with this none of 200 has, and one that is due comes 30
+# images later.
+MARGIN = 0.05
 THRESHOLD = 30.0  # errors more than there should have been
-LEAST = 30  # images before the first hint
 
 
 class DriftHint:
@@ -18,7 +20,7 @@ class DriftHint:
     >>> hint.add([True] * 200)
     >>> hint.add([False] * 100)
     >>> hint.at  # images after which it came
-    [233]
+    [235]
     """
 
     def __init__(self) -> None:
@@ -38,6 +40,6 @@ class DriftHint:
             self.mean += (error - self.mean) / self.count
             self.sum += error - self.mean - MARGIN
             self.lowest = min(self.lowest, self.sum)
-            if self.count >= LEAST and self.sum - self.lowest > THRESHOLD:
+            if self.sum - self.lowest > THRESHOLD:
                 self.at.append(self.seen)
                 self._begin()

@@ -1,0 +1,174 @@
+"""A stream of one's own, measured: what docs/results/live.md shows.
+
+    python scripts/measure_live.py DATA OUT --methods er er+ema-chain --seeds 0-2 [--kills 2]
+
+CIFAR-100 in batches of ten, labels as words, no boundaries. Half of the classes appear, each at a
+random moment, and fade: the images of a class come at exponentially distributed distances after its
+first. The other half never comes. A stream that breaks off goes on from its checkpoint; with
+--kills its process is killed so often, at random moments, and what it leaves is compared with the
+unbroken run.
+"""
+
+import argparse
+import hashlib
+import json
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from scipy.stats import mannwhitneyu
+from torch import Tensor
+
+from peerlearn import OpenLearner
+from peerlearn.data import Dataset, ImageSet, load
+
+CLASSES, PER_CLASS, BATCH = 50, 120, 10
+FADING = 600.0  # images, on average, from the first of a class to any of its images
+APART = 5000  # images within which classes appear
+TESTED = 20  # test images of each class
+EVERY = 50  # batches between two checkpoints
+SETTINGS: dict[str, Any] = {"memory": 500, "net": "resnet18", "width": 16}
+
+
+def main() -> None:
+    """Measure what is asked for and not there yet."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--methods", nargs="+", default=["er", "er+ema-chain", "er+ccldc"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--kills", type=int, default=0)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in args.seeds:
+        for method in args.methods:
+            place = args.out / f"{method}-{seed}"
+            if args.kills:
+                _killed(args, method, seed)
+            elif not (place / "found.json").exists():
+                _measure(load("cifar100", args.data), method, seed, place)
+
+
+def stream(train: ImageSet, seed: int) -> tuple[list[int], Tensor]:
+    """The classes that come, and the rows of their images in the order in which they do."""
+    rng = torch.Generator().manual_seed(seed)
+    classes = torch.randperm(train.num_classes, generator=rng)[:CLASSES].tolist()
+    moments, rows = [], []
+    for label in classes:
+        own = (train.y == label).nonzero().flatten()
+        rows.append(own[torch.randperm(len(own), generator=rng)[:PER_CLASS]])
+        first = APART * torch.rand(1, generator=rng)
+        after = -FADING * torch.rand(PER_CLASS, generator=rng).clamp(min=1e-9).log()
+        moments.append(first + after - after.min())
+    return classes, torch.cat(rows)[torch.cat(moments).argsort()]
+
+
+def _measure(data: Dataset, method: str, seed: int, place: Path) -> None:
+    classes, rows = stream(data.train, seed)
+    names = data.train.class_names
+    if (place / "checkpoint" / "state.json").exists():
+        learner = OpenLearner.restore(place / "checkpoint")
+    else:
+        learner = OpenLearner(method, seed=seed, **SETTINGS)
+    done = learner.learner.progress.batches
+    log = json.loads(json.dumps(learner.extra or {"seconds": 0.0, "megabytes": []}))
+    for number, batch in enumerate(rows.split(BATCH)[done:], done):
+        begun = time.perf_counter()
+        learner.learn(data.train.x[batch], [names[int(k)] for k in data.train.y[batch]])
+        log["seconds"] += time.perf_counter() - begun
+        if (number + 1) % EVERY == 0:
+            log["megabytes"].append(_megabytes())
+            learner.save(place / "checkpoint", extra=log)
+    found = {
+        "method": method,
+        "seed": seed,
+        "images": len(rows),
+        "classes": len(learner.classes),
+        "prequential": learner.prequential,
+        "recent": learner.recent,
+        "drift_hints": learner.drift_hints,
+        **_tested(learner, data.test, classes),
+        "sha256": digest(learner),
+        **log,
+    }
+    (place / "found.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(method, seed, {k: v for k, v in found.items() if isinstance(v, float)}, flush=True)
+
+
+def _tested(learner: OpenLearner, test: ImageSet, classes: Sequence[int]) -> dict[str, float]:
+    """Accuracy on the classes that came, and how well each signal tells them from the others."""
+    parts = [(test.y == label).nonzero().flatten()[:TESTED] for label in range(test.num_classes)]
+    seen = torch.cat([parts[label] for label in classes])
+    unseen = torch.cat([part for label, part in enumerate(parts) if label not in classes])
+    known, strange = (learner.predict(test.x[of], details=True) for of in (seen, unseen))
+    names = [test.class_names[int(label)] for label in test.y[seen]]
+    right = [said == name for said, name in zip(known.labels, names, strict=True)]
+    peers = learner.learner.predictors["peers"]
+    single = [peers.logits(test.x[of], peer=0).softmax(dim=1).amax(dim=1) for of in (seen, unseen)]
+    pairs = {
+        "disagreement": [-known.disagreement, -strange.disagreement],
+        "entropy": [-known.entropy, -strange.entropy],
+        "probability": [known.probability, strange.probability],
+        "probability_of_one": single,
+    }
+    aurocs = {f"auroc_{name}": auroc(*pair) for name, pair in pairs.items()}
+    return {"accuracy": sum(right) / len(right), **aurocs}
+
+
+def auroc(known: Tensor, strange: Tensor) -> float:
+    """The chance that a known image has the larger number than a strange one, ties counted half.
+
+    >>> auroc(torch.tensor([2.0, 1.0]), torch.tensor([0.0, 1.0]))
+    0.875
+    """
+    u = mannwhitneyu(known.numpy(), strange.numpy()).statistic
+    return float(u) / (len(known) * len(strange))
+
+
+def digest(learner: OpenLearner) -> str:
+    """Of all tensors that the learner keeps."""
+    state = learner.learner.state_dict()
+    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        found.update(name.encode() + tensors[name].contiguous().numpy().tobytes())
+    return found.hexdigest()
+
+
+def _megabytes() -> float:
+    """The most memory that this process has had."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def _killed(args: argparse.Namespace, method: str, seed: int) -> None:
+    """The same stream in a process that is killed on the way, compared with the unbroken one."""
+    unbroken = json.loads((args.out / f"{method}-{seed}" / "found.json").read_text())
+    out = args.out / "killed"
+    words = [sys.executable, __file__, str(args.data), str(out), "--methods", method]
+    words += ["--seeds", str(seed)]
+    rng = random.Random(seed)
+    for _ in range(args.kills):
+        process = subprocess.Popen(words)
+        time.sleep(unbroken["seconds"] * rng.uniform(0.15, 0.45))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
+    subprocess.run(words, check=True)
+    found = json.loads((out / f"{method}-{seed}" / "found.json").read_text())
+    own = {"seconds", "megabytes"}  # of the machine
+    same = {k: v for k, v in found.items() if k not in own} == {
+        k: v for k, v in unbroken.items() if k not in own
+    }
+    print(f"{method} {seed}: killed {args.kills} times, {'the same' if same else 'OTHER RESULTS'}")
+    if not same:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What a learner of one's own stream ships: which networks, and how good they were found."""
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from peerlearn.data.pictures import Pictures, pictures
+from peerlearn.errors import UserError
+from peerlearn.export import write_export
+from peerlearn.learner.frozen import Frozen
+from peerlearn.live.labels import LabelMap
+
+if TYPE_CHECKING:
+    from peerlearn.live.learner import OpenLearner
+
+What = Literal["ensemble", "peer", "shadow", "average"]
+
+
+def ship(
+    learner: "OpenLearner",
+    folder: str | PathLike[str],
+    what: What = "ensemble",
+    test: tuple[Pictures, Any] | None = None,
+) -> dict[str, Any]:
+    """Write an export of a learner; returns what it says of itself. See `OpenLearner.export`."""
+    if what not in get_args(What):
+        raise UserError(f"what: must be one of {', '.join(get_args(What))}, got {what!r:.40}")
+    labels = learner.labels
+    inner = learner.learner
+    if not labels or inner.image_shape is None:
+        raise UserError("export: nothing has been learnt yet; learn() a batch first")
+    if not inner.method.gives_logits:
+        raise UserError(f"export: {inner.method.name} has no classifier that could be exported")
+    who: Any = {"ensemble": None, "peer": "peers"}.get(what, what)
+    frozen = inner.predictors.by(who).now()
+    peer = 0 if what == "peer" else None
+    names = (inner.recipe or {}).get("names", {})
+    about = {
+        "method": names.get("method"),
+        "wrapper": names.get("collaboration"),
+        "what": what,
+        "images_learnt": inner.memory.seen,
+        "prequential": learner.prequential if learner.prequential >= 0 else None,  # NaN: not asked
+    }
+    if test is not None:
+        about |= _measured(frozen, peer, labels, *test)
+    write_export(
+        frozen.models if peer is None else [frozen.models[peer]],
+        folder,
+        image_shape=(3, *frozen_size(frozen)),
+        labels=[str(label) if isinstance(label, tuple) else label for label in labels],
+        temperature=learner.temperature,
+        about=about,
+    )
+    return about
+
+
+def frozen_size(frozen: Frozen) -> tuple[int, int]:
+    """Height and width of the images that networks have learnt."""
+    assert frozen.image_shape is not None, "a learner that has learnt has seen images"
+    _, height, width = frozen.image_shape
+    return height, width
+
+
+def _measured(
+    frozen: Frozen, peer: int | None, known: LabelMap, images: Pictures, labels: Any
+) -> dict[str, Any]:
+    """The accuracy on test images; those of unknown classes are wrong."""
+    x = pictures(images, frozen_size(frozen))
+    _, y = known.numbered(labels)
+    if len(y) != len(x):
+        raise UserError(f"test: {len(y)} labels for {len(x)} images; give one for each")
+    right = frozen.logits(x, peer)[:, : len(known)].argmax(dim=1).cpu() == y
+    return {"accuracy": float(right.double().mean()), "tested_images": len(y)}
