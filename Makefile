@@ -2,9 +2,9 @@
 PY ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
-BESIDE := tests/studies tests/devices tests/report tests/analysis tests/test_promises.py \
-	tests/test_settings_matter.py
-AROUND := tests/learner tests/live tests/export tests/adapters tests/crash tests/methods
+BESIDE := tests/studies tests/devices tests/test_promises.py
+AROUND := tests/learner tests/live tests/export tests/adapters tests/crash tests/methods \
+	tests/report tests/analysis tests/test_settings_matter.py
 DEMO := er er+ema-chain er+ccldc --data mini --memory 200 --train-per-class 120
 
 .PHONY: demo test fuzz docs clean

@@ -243,7 +243,7 @@ class TestDarkLoss:
             if not torch.isnan(stored[i, k])
         )
         loss = dark_loss(logits, stored)
-        assert float(loss) == pytest.approx(expected / 12, rel=1e-5)
+        assert loss.item() == pytest.approx(expected / 12, rel=1e-5)
         loss.backward()
         assert logits.grad is not None
         assert logits.grad.isfinite().all()
