@@ -243,7 +243,7 @@ def test_an_interrupted_step_leaves_nothing_behind(
         broken.learn(*batch)
     broken.save(tmp_path)
     monkeypatch.setattr(
-        broken, "_learn_together", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
+        broken._gradients, "_learn_together", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
         broken.learn(*batches[3])

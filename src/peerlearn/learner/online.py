@@ -10,7 +10,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,9 +20,8 @@ from peerlearn.learner.answering import Answering
 from peerlearn.learner.collaboration import (
     AnswerBy,
     Collaboration,
-    CollaborationLoss,
-    collaboration_loss,
 )
+from peerlearn.learner.gradients import Gradients, mean_over_peers
 from peerlearn.learner.growth import MOST_CLASSES, grown
 from peerlearn.learner.inputs import (
     Array,
@@ -36,16 +34,15 @@ from peerlearn.learner.inputs import (
 )
 from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.side_by_side import NotAlone, SideBySide
-from peerlearn.learner.teacher import Shown, Teacher, logits_by_view
+from peerlearn.learner.teacher import Teacher
 from peerlearn.learner.turns import Turns
 from peerlearn.learner.undo import AllOrNothing, Scope
-from peerlearn.learner.validation import check_declared, check_networks
+from peerlearn.learner.validation import check_networks
 from peerlearn.learner.whole import Moving, Whole
-from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
-from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
-from peerlearn.methods.replay import images, joined_unmasked
+from peerlearn.methods.interface import LabelledImages, Method, Progress
+from peerlearn.methods.replay import images
 from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
@@ -172,6 +169,9 @@ class OnlineLearner:
         self._turns = Turns()  # of those who learn, save or load
         self.whole = Whole()
         self._each_peer = SideBySide(self.peers, method, peers_at_once, compiled=compile)
+        self._gradients = Gradients(
+            self._each_peer, c, self.teachers, self.memory, self.rngs, self.device
+        )
         self.predictors = Answering(
             self.peers,
             self.teachers,
@@ -323,11 +323,11 @@ class OnlineLearner:
         batch = moved(batch, self.device)
         with private_randomness(self.rngs["layers"], *self.devices):
             for _ in range(self.updates - 1):
-                if self._compute(batch, progress)[1]:
+                if self._gradients.compute(batch, progress)[1]:
                     self._move_weights()
-            losses, outcomes = self._compute(batch, progress)
-            rows |= _mean_over_peers([outcome.store for outcome in outcomes])
-            carry = _mean_over_peers([outcome.carry for outcome in outcomes])
+            losses, outcomes = self._gradients.compute(batch, progress)
+            rows |= mean_over_peers([outcome.store for outcome in outcomes])
+            carry = mean_over_peers([outcome.carry for outcome in outcomes])
             slots = self.memory.choose(rows, self.rngs["memory"]) if remember else []
             with self.whole.lock:
                 if outcomes:
@@ -353,117 +353,6 @@ class OnlineLearner:
             peer.step()
         for teacher in self.teachers.values():
             teacher.after_step()
-
-    def _compute(
-        self, batch: LabelledImages, progress: Progress
-    ) -> tuple[dict[str, float], list[Outcome]]:
-        """The gradients of every peer, before any of them moves: losses, and what came of it."""
-        draws = self._draws(batch, progress)
-        if draws is None:
-            return {}, []
-        found = self._learn_own(draws, len(batch.y))
-        outcomes, losses = [outcome for outcome, _ in found], [parts for _, parts in found]
-        if self.collaboration.student_views:
-            groups = self.method.groups(draws[0], self.rngs["views"])
-            groups = [joined_unmasked(groups)] if self.collaboration.join_groups else groups
-            for loss, (labels, lessons) in zip(losses, self._learn_together(groups), strict=True):
-                loss["labels"] = labels
-                loss["lessons"] = loss["lessons"] + lessons
-        means = _on_the_host(_mean_over_peers(losses))
-        if not np.isfinite(list(means.values())).all():
-            raise UserError(
-                f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
-                "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
-            )
-        return means, outcomes
-
-    def _draws(self, batch: LabelledImages, progress: Progress) -> list[Any] | None:
-        """What each peer trains on, the same for all unless each is to have its own."""
-        given = (self.peers, batch, self.memory, progress, self.rngs["draws"])
-        times = len(self.peers) if self.collaboration.own_draws else 1
-        draws = [self.method.draw_for(*given) for _ in range(times)]
-        if any(draw is None for draw in draws):
-            return None
-        return draws if times > 1 else draws * len(self.peers)
-
-    @property
-    def _without_own(self) -> bool:
-        """Whether the method's own loss counts for nothing, and nothing else would be missed."""
-        method, c = self.method, self.collaboration
-        kept = method.stores or method.carries or c.method_batch_edges
-        return method.loss_is_labels and not c.base_weight and not kept
-
-    def _learn_own(
-        self, draws: Sequence[Any], rows: int
-    ) -> list[tuple[Outcome, dict[str, Tensor]]]:
-        """Every peer's gradient of the method's own loss: what came of it, and the losses."""
-        c = self.collaboration
-        if self._without_own:
-            nothing = torch.zeros((), device=self.device)
-            losses = {"base": nothing, "lessons": nothing}
-            return [(Outcome(nothing, []), dict(losses)) for _ in self.peers]
-
-        def learn(i: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, dict[str, Tensor]]:
-            shown = draws[i] if peer.device == self.device else moved(draws[i], peer.device)
-            outcome = method.loss(peer, shown)
-            check_declared(outcome, self, rows)
-            lessons = self._method_batch_lessons(outcome)
-            peer.backward(c.base_weight * outcome.loss + c.lesson_weight * lessons)
-            losses = {"base": outcome.loss.detach(), "lessons": lessons.detach()}
-            return outcome._replace(answers=[]), losses  # their graph is spent
-
-        # the teacher's statistics go on with each batch that it is shown
-        ask = self._each_peer.in_turn if c.method_batch_edges else self._each_peer.map
-        return moved(ask(learn), self.device)
-
-    def _learn_together(self, groups: Sequence[LabelledImages]) -> list[CollaborationLoss]:
-        """Every peer's gradient of the collaborative loss; its parts.
-
-        The same pixels for all, and all answer before any of them learns.
-        """
-        c = self.collaboration
-        views = [c.chain(group.x, self.rngs["views"]) for group in groups]
-
-        def answer(_: int, peer: Peer, __: Method[Any]) -> list[dict[int, Tensor]]:
-            return [logits_by_view(peer.model, c.student_views, shown) for shown in views]
-
-        said = list(zip(*self._each_peer.map(answer), strict=True))  # by group, then by peer
-        heard = moved(said, self.device)
-        taught = [self._taught(Shown(x, list(by))) for x, by in zip(views, heard, strict=True)]
-
-        def learn(i: int, peer: Peer, _: Method[Any]) -> CollaborationLoss:
-            lessons = [{name: to[i] for name, to in by.items()} for by in taught]
-            here = zip(*moved((lessons, groups), peer.device), strict=True)
-            parts = [
-                collaboration_loss(own[i], by, group, c)
-                for own, (by, group) in zip(said, here, strict=True)
-            ]
-            sums = (torch.stack(part).sum() for part in zip(*parts, strict=True))
-            loss = CollaborationLoss(*sums)
-            peer.backward(loss.weighted(c))
-            return CollaborationLoss(*(part.detach() for part in loss))
-
-        return moved(self._each_peer.map(learn), self.device)
-
-    def _taught(self, shown: Shown) -> dict[str, list[dict[int, Tensor]]]:
-        """What each teacher says to each peer about a group, by view."""
-        asked = {name: self.collaboration.views_asked_of(name) for name in self.teachers}
-        return {
-            name: teacher.answers(asked[name], shown)
-            for name, teacher in self.teachers.items()
-            if asked[name]
-        }
-
-    def _method_batch_lessons(self, outcome: Outcome) -> Tensor:
-        """Lessons on the batches that the method itself trained on."""
-        lessons = outcome.loss.new_zeros(())
-        for edge in self.collaboration.method_batch_edges:
-            for x, logits in outcome.answers:
-                teacher = self.teachers[edge.by].answer_batch(moved(x, self.device))
-                answer = moved(teacher, logits.device)
-                lesson = distill(logits, answer, temperature=self.collaboration.temperature)
-                lessons = lessons + edge.weight * lesson
-        return lessons
 
     def end_task(self) -> None:
         """Say that a task has ended, if the stream has such boundaries."""
@@ -623,13 +512,3 @@ class OnlineLearner:
         learner = rebuilt(checkpoint.recipe(user_path(path)), net, **options)
         learner.load(path)
         return learner
-
-
-def _on_the_host(losses: Mapping[str, Tensor]) -> dict[str, float]:
-    """Numbers to look at, all with one transfer."""
-    return dict(zip(losses, torch.stack([*losses.values()]).tolist(), strict=True))
-
-
-def _mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    names = parts[0].keys() if parts else ()
-    return {name: torch.stack([part[name] for part in parts]).mean(dim=0) for name in names}

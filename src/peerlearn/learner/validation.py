@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from peerlearn.errors import UserError
-from peerlearn.methods.interface import COUNTS, Outcome, Shape
+from peerlearn.methods.interface import COUNTS, Method, Outcome, Shape
 from peerlearn.nets.base import classifier_of
+from peerlearn.peer.model import PeerModel
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.settings import nest
@@ -167,7 +168,8 @@ def _check_progress(
     if unknown:
         raise UserError(f"progress.carry.{min(unknown)} is nothing that {method.name} carries")
     for name, value in carry.items():
-        check_kept(f"progress.carry.{name}", value, learner, method.carries[name])
+        model = learner.peers[0].model
+        check_kept(f"progress.carry.{name}", value, method, model, method.carries[name])
 
 
 def _check_memory(
@@ -191,13 +193,13 @@ def _check_memory(
         if not bool(((y >= 0) & (y < learner.method.stream.num_classes)).all()):
             raise UserError("memory.columns.y holds labels that do not exist")
         for name, kept in learner.method.stores.items():
-            check_kept(f"memory.columns.{name}", columns[name], learner, kept, rows=len(y))
+            place, model = f"memory.columns.{name}", learner.peers[0].model
+            check_kept(place, columns[name], learner.method, model, kept, rows=len(y))
     learner.memory.check_state(nest(state), learner.method.stream.num_classes)
 
 
-def check_declared(outcome: Outcome, learner: "OnlineLearner", rows: int) -> None:
+def check_declared(outcome: Outcome, method: Method[Any], model: PeerModel, rows: int) -> None:
     """What a method keeps has been announced, so that a checkpoint can be looked through."""
-    method = learner.method
     if outcome.store.keys() != method.stores.keys():
         raise UserError(
             f"{method.name}: stores {[*outcome.store]}, its `stores` says {[*method.stores]}"
@@ -208,10 +210,10 @@ def check_declared(outcome: Outcome, learner: "OnlineLearner", rows: int) -> Non
         )
     for name, value in outcome.store.items():
         what = f"{method.name}: what it stores as {name!r}"
-        check_kept(what, value, learner, method.stores[name], rows)
+        check_kept(what, value, method, model, method.stores[name], rows)
     for name, value in outcome.carry.items():
         what = f"{method.name}: what it carries as {name!r}"
-        check_kept(what, value, learner, method.carries[name])
+        check_kept(what, value, method, model, method.carries[name])
 
 
 def check_networks(learner: "OnlineLearner", x: Tensor) -> None:
@@ -251,12 +253,16 @@ def _check_classifiers(learner: "OnlineLearner", x: Tensor) -> None:
 
 
 def check_kept(
-    name: str, value: Any, learner: "OnlineLearner", shape: Shape, rows: int | None = None
+    name: str,
+    value: Any,
+    method: Method[Any],
+    model: PeerModel,
+    shape: Shape,
+    rows: int | None = None,
 ) -> None:
     """What a method stores with an image or carries to the next batch, as it has declared it."""
-    model = learner.peers[0].model
     sizes = {
-        "classes": learner.method.stream.num_classes,
+        "classes": method.stream.num_classes,
         "features": model.feature_dim,
         "projection": model.projection.out_features if model.projection is not None else None,
     }
