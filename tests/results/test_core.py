@@ -1,15 +1,19 @@
 """The measured results of the core: records in the repository, a page that `table` renders."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from peerlearn.cli import main
-from peerlearn.records.read import read_runs
+from peerlearn.records.read import RunRecord, read_runs
 from peerlearn.results.formats import render
 from peerlearn.studies.grid_file import from_file
 
 HOME = Path(__file__).parents[2]
+sys.path.insert(0, str(HOME / "scripts"))
+
+import paper_page  # noqa: E402
+
 RECORDS = HOME / "docs" / "results" / "core.json"
 
 
@@ -34,15 +38,21 @@ def test_the_records_are_those_of_the_sweep_and_all_of_them() -> None:
     assert {(r.method, r.seed, tuple(r.config.variant.items())) for r in found} == wanted
 
 
-def test_the_page_of_the_paper_has_the_orders_that_the_command_prints(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    shown = (HOME / "docs" / "results" / "paper.md").read_text()
-    words = ["--scale", "lite", "--data", "cifar10", "--memory", "500", "--format", "markdown"]
-    assert main(["reproduce", "aa", "la", *words, "--show", "--runs", str(RECORDS)]) == 0
-    printed = capsys.readouterr().out
-    orders = [line for line in printed.splitlines() if "+ccldc | " in line and " order" in line]
-    orders += [line for line in printed.splitlines() if "undecided" in line and "| cifar" in line]
-    assert len(orders) == 12
-    assert not [line for line in orders if line not in shown]
-    assert "holds in 13 of 28" in printed
+class TestThePageOfThePaper:
+    def test_has_the_tables_that_the_command_prints(self) -> None:
+        page = (HOME / "docs" / "results" / "paper.md").read_text(encoding="utf-8")
+        tables = paper_page.tables()
+        assert len(tables) == 9
+        for name, table in tables.items():
+            start, end = paper_page.marks(name)
+            assert f"{start}\n\n{table}\n\n{end}" in page
+
+    def test_has_records_of_its_own_that_no_other_page_has(self) -> None:
+        own, *others = (read_runs(path) for path in reversed(paper_page.FILES))
+        assert all(run.done for run in own)
+        known = {_key(run) for runs in others for run in runs}
+        assert not [_key(run) for run in own if _key(run) in known]
+
+
+def _key(run: RunRecord) -> tuple[object, ...]:
+    return (run.data, run.memory, run.method, run.seed, str(run.config.variant))
