@@ -1,6 +1,6 @@
 """A service: learns images as they arrive, answers over HTTP, and comes back after kill -9.
 
-python examples/03_service.py inbox 8000       # move images, whole, to inbox/LABEL/FILE
+python examples/03_service.py inbox 8000       # move images, whole, to inbox/LABEL/NEW_NAME
 curl --data-binary @photo.png localhost:8000   # label, probability, entropy, disagreement
 """
 
@@ -33,30 +33,35 @@ class Answers(BaseHTTPRequestHandler):
             said = learner.predict([Image.open(content, formats=["PNG", "JPEG"])], details=True)
             numbers = (said.probability, said.entropy, said.disagreement)
             code, answer = 200, [said.labels[0], *(float(number) for number in numbers)]
-        except (UserError, OSError, TypeError) as error:
+        except (UserError, OSError, TypeError, ValueError) as error:
             code, answer = 400, [str(error)]
         self.send_response(code)
         self.end_headers()
         self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
-def put_away(names: list[str]) -> None:
+def put_away(names: list[str], where: Path = DONE) -> None:
     """Move what a checkpoint knows out of the inbox; after a crash in between, at the start."""
     for name in names:
         if (INBOX / name).exists():
-            (DONE / name).parent.mkdir(parents=True, exist_ok=True)
-            (INBOX / name).replace(DONE / name)
+            (where / name).parent.mkdir(parents=True, exist_ok=True)
+            (INBOX / name).replace(where / name)
 
 
 Thread(target=ThreadingHTTPServer(("localhost", PORT), Answers).serve_forever, daemon=True).start()
 put_away(learner.extra or [])
 learnt, saved = list[str](), time.monotonic()
 while True:
-    waiting = sorted(str(file.relative_to(INBOX)) for file in INBOX.glob("*/*"))
+    files = sorted(INBOX.glob("*/*"), key=lambda file: (file.stat().st_mtime_ns, file))
+    waiting = [str(file.relative_to(INBOX)) for file in files]
     batch = [name for name in waiting if name not in learnt][:BATCH]
     if len(batch) == BATCH:
-        learner.learn([INBOX / name for name in batch], [Path(name).parts[0] for name in batch])
-        learnt += batch
+        try:
+            learner.learn([INBOX / name for name in batch], [Path(n).parts[0] for n in batch])
+            learnt += batch
+        except UserError as error:  # such as a file that is no image: set the batch aside
+            print(error, flush=True)
+            put_away(batch, Path(f"{INBOX}.refused"))
     if learnt and (time.monotonic() - saved > MINUTE or len(batch) < BATCH):
         learner.save(CHECKPOINT, extra=learnt)
         put_away(learnt)

@@ -1,6 +1,7 @@
 """Classes that nobody announced: a learner that grows keeps all that it has learnt."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from peerlearn import OnlineLearner, StreamInfo, UserError, WithHead, build_learner, small_net
+from peerlearn.learner import growth
 from peerlearn.methods import ER, METHODS
 from peerlearn.methods.derpp import dark_loss
 
@@ -298,6 +300,80 @@ class Scrambled(WithHead):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classify(self.features(x))
+
+
+class WithMean(WithHead):
+    """Has a tensor and a tuple that are neither parameters nor buffers."""
+
+    def __init__(self, num_classes: int) -> None:
+        encoder = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        super().__init__(encoder, 3, num_classes)
+        self.mean, self.sizes = torch.full((3, 1, 1), 0.5), (1, 2)
+
+    def features(self, x: Tensor) -> Tensor:
+        return super().features(x - self.mean)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classify(self.features(x))
+
+
+def test_networks_with_tensors_of_their_own_grow() -> None:
+    learner = growing("er", net=WithMean)
+    for classes in (2, 3, 5):
+        learner.learn(*batches(1, range(classes))[0])
+    assert learner.logits(batches(1, range(2))[0][0]).shape == (10, 5)
+
+
+@pytest.mark.parametrize("moment", ["exp_avg", "exp_avg_sq"])
+def test_an_interrupt_between_two_moments_is_taken_back(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner, before = learnt("er+ccldc"), tensors(learnt("er+ccldc"))
+    resized, calls = growth.resized, 0
+
+    def interrupted(old: Tensor, new: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == (1 if moment == "exp_avg" else 2):
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        return resized(old, new)
+
+    monkeypatch.setattr(growth, "resized", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(*batches(1, range(4))[0])
+    assert same(tensors(learner), before)
+
+
+def test_classes_of_a_step_under_way_are_no_answers_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, x = learnt("er+ccldc"), batches(1, range(2))[0][0]
+    before, said = learner.logits(x), list[Tensor]()
+    loss = learner.method.loss
+
+    def asks(peer: Any, draw: Any) -> Any:
+        said.append(learner.logits(x))
+        return loss(peer, draw)
+
+    monkeypatch.setattr(learner.method, "loss", asks)
+    learner.learn(*batches(1, range(4), seed=3)[0])
+    assert len(said) == 2
+    assert all(torch.equal(one, before) for one in said)
+    assert learner.logits(x).shape == (10, 4)
+
+
+def test_learners_in_threads_learn_what_each_would_alone() -> None:
+    def learn(learner: OnlineLearner) -> dict[str, Tensor]:
+        for batch in batches(4, range(3)):
+            learner.learn(*batch)
+        return tensors(learner)
+
+    seeds = range(3)
+    alone = [learn(growing("er+ccldc", seed=seed)) for seed in seeds]
+    state = torch.get_rng_state()
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda seed: learn(growing("er+ccldc", seed=seed)), seeds))
+    assert all(map(same, alone, together))
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 class TestRefused:

@@ -85,6 +85,6 @@ def test_it_learns_answers_and_comes_back(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     restored = OpenLearner.restore(tmp_path / "inbox.checkpoint")
-    assert restored.classes == ["blue", "red", "green"]  # of a folder, by name
+    assert restored.classes == ["red", "blue", "green"]  # as they arrived
     assert restored.learner.memory.seen == 50  # none was lost, none came twice
     assert not [*inbox.glob("*/*")]

@@ -138,7 +138,7 @@ def load(learner: "OnlineLearner", folder: Path) -> Any:
     _compare_settings(folder, state["settings"], settings(learner))
     whole = {**LATER, **state["state"], **tensors}
     try:
-        with learner.sized(_classes(whole)):
+        with learner.whole.lock, learner.sized(_classes(whole)):  # nobody answers in between
             check_state(learner, whole)
             with AllOrNothing(learner, "all") as guard:
                 learner.load_state_dict(whole)

@@ -62,7 +62,7 @@ class Frozen:
     Args:
         models: those that answer, in evaluation mode and nobody else's; their mean is the answer.
         device: where answers are, wherever the models are.
-        num_classes: which the models know.
+        num_classes: that are answered; a model may have rows for more, which nothing has learnt.
         image_shape: (3, H, W) of the images so far, None before the first.
         lanes: in which the models compute, unless somebody else does in these.
 
@@ -88,7 +88,7 @@ class Frozen:
         """(B, C): the mean of the peers' logits, or one peer's."""
         if peer is not None and not 0 <= peer < len(self.models):
             raise UserError(f"peer must be from 0 to {len(self.models) - 1}, got {peer}")
-        return _mean(self._forward(x, PeerModel.logits, peer))
+        return _mean(self._forward(x, PeerModel.logits, peer))[:, : self.num_classes]
 
     def features(self, x: Array) -> Tensor:
         """(B, D): the mean of the peers' features."""
@@ -104,7 +104,8 @@ class Frozen:
             return model.answers(pixels) if features else (model.logits(pixels),)
 
         said = self._forward(x, answer)
-        logits = [torch.cat([own[0] for own in peer]) for peer in zip(*said, strict=True)]
+        known = slice(self.num_classes)
+        logits = [torch.cat([own[0] for own in peer])[:, known] for peer in zip(*said, strict=True)]
         return PeerAnswers(
             logits, _mean([[own[1] for own in part] for part in said]) if features else None
         )

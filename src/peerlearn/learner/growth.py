@@ -33,16 +33,22 @@ def grown(learner: "OnlineLearner", num_classes: int) -> Iterator[None]:
         x = learner.memory["x"][:2] if len(learner.memory) else None
         said = [] if x is None else _answers(learner, x)
         with learner.whole.lock:
+            if learner.image_shape is not None:
+                learner.whole.classes = before  # answers know no others before the step is taken
             _Resizing(learner, new, before).do()
         if x is not None:
             _check_answers(learner, said, _answers(learner, x))
         yield
+        with learner.whole.lock:
+            learner.whole.classes = None
+            learner.predictors.refresh()
     except BaseException:
         if learner.whole.steps == taken and not learner.moving:  # otherwise it belongs to the state
             with learner.whole.lock:
                 learner.moving = "weights"  # should this be interrupted as well
                 _Resizing(learner, learner.like(before), num_classes).do()
-                learner.moving = ""
+                learner.moving, learner.whole.classes = "", None
+                learner.predictors.refresh()
         raise
 
 
@@ -90,11 +96,12 @@ class _Resizing:
         for module, other in zip(own.modules(), new.modules(), strict=True):
             for name, parameter in module._parameters.items():
                 wanted = other._parameters[name]
-                if parameter is None or wanted is None or parameter.shape == wanted.shape:
+                if parameter is None or wanted is None:
                     continue
                 if optimizer is not None:
                     _resize_moments(optimizer, parameter, wanted)
-                parameter.data = resized(parameter.data, wanted.data)
+                if parameter.shape != wanted.shape:
+                    parameter.data = resized(parameter.data, wanted.data)
             for name, buffer in module._buffers.items():
                 like = other._buffers[name]
                 if buffer is not None and like is not None and buffer.shape != like.shape:
@@ -104,7 +111,9 @@ class _Resizing:
     def _resize_numbers(self, module: nn.Module, new: nn.Module) -> None:
         """The number of classes where a module keeps it, such as `out_features`."""
         for name, value in vars(new).items():
-            if (vars(module).get(name), value) == (self.before, self.new.num_classes):
+            if type(value) is type(vars(module).get(name)) is int and (
+                (vars(module)[name], value) == (self.before, self.new.num_classes)
+            ):
                 setattr(module, name, value)
 
     def _resize_columns(self) -> None:
@@ -140,7 +149,7 @@ def _resize_moments(
     """What an optimizer has gathered for a parameter that takes another size."""
     gathered = optimizer.state.get(parameter, {})
     for name, moment in gathered.items():
-        if isinstance(moment, Tensor) and moment.shape == parameter.shape:
+        if isinstance(moment, Tensor) and moment.ndim and moment.shape != wanted.shape:
             usual = moment.mean(dim=0) if name.endswith("_sq") else 0.0
             gathered[name] = resized(moment, torch.zeros_like(wanted, dtype=moment.dtype) + usual)
 

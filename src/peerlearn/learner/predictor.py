@@ -100,9 +100,13 @@ class Predictor:
 
     def predict(self, x: Array) -> Tensor:
         """The class of each image, (B,), by the method's rule."""
-        own_rule = type(self.method).predict is not Method.predict
-        frozen = self.now(means=own_rule and len(self.memory) > 0)
+        frozen = self.for_the_rule()
         return self.method.predict(frozen, checked_images(x, frozen.image_shape))
+
+    def for_the_rule(self) -> Frozen:
+        """`now()`, with class means if the method has a rule of its own that may want them."""
+        own_rule = type(self.method).predict is not Method.predict
+        return self.now(means=own_rule and len(self.memory) > 0)
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """(B, C): the mean of the peers' logits, or one peer's."""
@@ -133,7 +137,8 @@ class Predictor:
         self._made_of = _Tensors([model for _, model in (*self._models, *self._halfway_to)])
         self._memory_was = self._memory_is()
         self._steps, self._is_old = self._whole.steps, False
-        classes = self.method.stream.num_classes
+        known = self._whole.classes
+        classes = self.method.stream.num_classes if known is None else known
         return Frozen(models, self.device, classes, self.image_shape, self._lanes)
 
     def _copied(self, name: str, model: PeerModel) -> PeerModel:

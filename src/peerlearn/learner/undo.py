@@ -45,6 +45,7 @@ class AllOrNothing:
         """All has been moved; from now on that is the state which answers come from."""
         self.is_done = True
         self.learner.whole.steps += 1
+        self.learner.whole.classes = None
         self.learner.whole.end()
         self.learner.predictors.refresh()
 

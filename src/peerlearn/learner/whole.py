@@ -21,12 +21,14 @@ class Whole:
         lock: to be held while weights or images move, or are copied; never for long.
         moving: what is moving, or has been left half moved by a step that broke off.
         steps: how many have been taken to their end.
+        classes: how many were known before those that a step under way brings; None without such.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.moving: Moving = ""
         self.steps = 0
+        self.classes: int | None = None
         self._before: Mapping[str, Any] = {}
         self._not_copied: Collection[Moving] = ("weights", "images")
 

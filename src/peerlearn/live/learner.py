@@ -1,11 +1,13 @@
 """A learner for a stream of one's own."""
 
+import copy
 import operator
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
+import torch
 from torch import Tensor, nn
 
 from peerlearn.data.decode import check_size
@@ -23,7 +25,7 @@ from peerlearn.live.record import MOST_WINDOW, Boundaries, DriftRecord, OpenReco
 from peerlearn.live.shipping import What, ship
 from peerlearn.live.signals import Details, disagreement, entropy
 from peerlearn.methods import METHODS
-from peerlearn.methods.interface import Method, methods_without_tasks
+from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.metrics.along import Prequential
 from peerlearn.metrics.calibration import fitted_temperature, reliability
 from peerlearn.metrics.drift import DriftHint
@@ -124,8 +126,8 @@ class OpenLearner:
         self.boundaries: Boundaries = boundaries
         self.temperature = 1.0
         self._window = window
-        self._prequential = Prequential(window)
-        self._drift = DriftHint()
+        self._announced = len(self.labels)
+        self._counted = Prequential(window), DriftHint()
         self._turn = threading.RLock()  # of those who learn, save or calibrate
 
     # --- learning
@@ -134,7 +136,7 @@ class OpenLearner:
         """Learn a batch of labelled images, and return the losses by name.
 
         labels: one for each image, in a list, tuple, array or tensor. The first batch of all may be
-        kept alone, without a step: there is nothing to replay yet. If it raises, nothing has
+        kept alone, without a step: there is nothing to replay yet. If it fails, nothing has
         changed.
         """
         with self._turn:
@@ -143,16 +145,19 @@ class OpenLearner:
             if len(y) != len(x):
                 raise UserError(f"labels: {len(y)} for {len(x)} images; give one for each")
             right = self._judged(x, y) if self._window else []
-            taken = self.learner.whole.steps
+            counted = copy.deepcopy(self._counted)
+            for counter in counted:
+                counter.add(right)
+            before, taken = (self.labels, self.size), self.learner.whole.steps
             learn = self._learn_new_task if self._begins_task(known) else self.learner.learn
             try:
+                self.labels, self.size = known, (x.shape[2], x.shape[3])  # before networks know
                 return learn(x, y)
             finally:
                 if self.learner.whole.steps > taken:  # an interrupt may have come after that
-                    self.size = (x.shape[2], x.shape[3])  # before labels, which say that it is set
-                    self.labels = known
-                    self._prequential.add(right)
-                    self._drift.add(right)
+                    self._counted = counted
+                else:
+                    self.labels, self.size = before
 
     def end_task(self) -> None:
         """Say that a task has ended, to a learner that was built with boundaries="told"."""
@@ -186,13 +191,24 @@ class OpenLearner:
             return [False] * len(y)
         if self.learner.image_shape is None:
             check_networks(self.learner, x[:1])
-        right: list[bool] = (self._numbers(x, self.labels).cpu() == y).tolist()
+        frozen = self.learner.predictor.for_the_rule()
+        right: list[bool] = (self._numbers(frozen, x).cpu() == y).tolist()
         return right
+
+    @property
+    def _prequential(self) -> Prequential:
+        return self._counted[0]
+
+    @property
+    def _drift(self) -> DriftHint:
+        return self._counted[1]
 
     @property
     def classes(self) -> list[Label]:
         """The labels so far, in order of arrival."""
-        return list(self.labels)
+        with self.learner.whole.lock:
+            known = self.learner.whole.classes or self.learner.num_classes
+            return list(self.labels[: known if self.learner.image_shape else self._announced])
 
     @property
     def prequential(self) -> float:
@@ -228,20 +244,18 @@ class OpenLearner:
 
         answer: by whom, see `OnlineLearner.answering`.
         """
-        labels = self._known()  # before the networks are looked at: these may know more
         if not details:
-            numbers = self._numbers(images, labels, answer)
-            if int(numbers.max()) >= len(labels):  # by the method's own rule: a class just learnt
-                with self._turn:
-                    return self.predict(images, answer=answer)
-            return [labels[number] for number in numbers.tolist()]
+            frozen = self.learner.answering(answer).for_the_rule()
+            labels = self._known(frozen)
+            return [labels[number] for number in self._numbers(frozen, images).tolist()]
         answering, all_of_them = self._at_one_time(answer)
+        labels = self._known(answering)
         x = self._read(images, answering)
-        probabilities = self._probabilities(answering.logits(x), labels)
-        probability, numbers = probabilities.max(dim=1)
-        said = [one[:, : len(labels)] for who in all_of_them for one in who.answers(x).logits]
+        probabilities = self._probabilities(answering.logits(x))
+        probability, best = probabilities.max(dim=1)
+        said = [one for who in all_of_them for one in who.answers(x, features=False).logits]
         return Details(
-            [labels[number] for number in numbers.tolist()],
+            [labels[number] for number in best.tolist()],
             probability,
             entropy(probabilities),
             disagreement(said),
@@ -251,60 +265,57 @@ class OpenLearner:
 
     def predict_proba(self, images: Pictures, *, answer: AnswerBy | None = None) -> Tensor:
         """The probability of each class, (B, C), in the order of `classes`."""
-        labels = self._known()
         self._need_logits("predict_proba")
         frozen = self.learner.answering(answer).now()
-        return self._probabilities(frozen.logits(self._read(images, frozen)), labels)
+        self._known(frozen)
+        return self._probabilities(frozen.logits(self._read(images, frozen)))
 
     def calibrate(self) -> Calibration:
         """Divide logits by the temperature that suits the images in memory, from now on.
 
-        It is fitted on every other image and judged on the rest. Images in memory have been learnt,
+        It is fitted on half of them and judged on the others. Images in memory have been learnt,
         so that answers to new ones are less often right than this makes them sure.
         """
         with self._turn:
-            self._known()
             self._need_logits("calibrate")
+            self._known(self.learner.predictor.now())
             memory = self.learner.memory
             if len(memory) < 2:
                 raise UserError("calibrate: the memory holds too few images; learn more first")
-            logits = self.learner.predictor.logits(memory["x"])[:, : len(self.labels)].cpu()
-            y = memory["y"]
-            self.temperature = fitted_temperature(logits[::2], y[::2])
+            logits, y = self.learner.predictor.logits(memory["x"]).cpu(), memory["y"]
+            order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
+            fitted, judged = order[::2], order[1::2]
+            self.temperature = fitted_temperature(logits[fitted], y[fitted])
             ways = (1.0, self.temperature)
             before, after = (
-                reliability((logits[1::2] / t).softmax(1), y[1::2]).error for t in ways
+                reliability((logits[judged] / t).softmax(1), y[judged]).error for t in ways
             )
-            return Calibration(self.temperature, before, after, len(y[::2]))
+            return Calibration(self.temperature, before, after, len(fitted))
 
-    def _known(self) -> LabelMap:
-        if not self.labels:
+    def _known(self, frozen: Frozen) -> tuple[Label, ...]:
+        """The labels that these networks answer with."""
+        count = self._announced if frozen.image_shape is None else frozen.num_classes
+        labels: tuple[Label, ...] = self.labels[:count]
+        if not labels:
             raise UserError("predict: nothing has been learnt yet; learn() a batch first")
-        return self.labels
+        return labels
 
     def _need_logits(self, what: str) -> None:
         method = self.learner.method
         if not method.gives_logits:
             raise UserError(f"{what}: {method.name} has no probabilities; take predict")
 
-    def _numbers(
-        self, images: Pictures, labels: LabelMap, answer: AnswerBy | None = None
-    ) -> Tensor:
-        """The number of the label of each image, (B,), among these unless the method has a rule."""
-        predictor = self.learner.answering(answer)
-        frozen = predictor.now()
-        x = self._read(images, frozen)
-        if type(self.learner.method).predict is not Method.predict:
-            return predictor.predict(x)
-        return frozen.logits(x)[:, : len(labels)].argmax(dim=1)
+    def _numbers(self, frozen: Frozen, images: Pictures) -> Tensor:
+        """The number of the label of each image, (B,), by the method's rule."""
+        return self.learner.method.predict(frozen, self._read(images, frozen))
 
     def _read(self, images: Pictures, frozen: Frozen) -> Tensor:
         """Images of the size that these networks have learnt: a first batch may be under way."""
         shape = frozen.image_shape
         return pictures(images, self.size if shape is None else (shape[1], shape[2]))
 
-    def _probabilities(self, logits: Tensor, labels: LabelMap) -> Tensor:
-        return (logits[:, : len(labels)] / self.temperature).softmax(dim=1)
+    def _probabilities(self, logits: Tensor) -> Tensor:
+        return (logits / self.temperature).softmax(dim=1)
 
     def _at_one_time(self, answer: AnswerBy | None) -> tuple[Frozen, list[Frozen]]:
         """Who answers; and all networks that learn or follow, in the same state."""
@@ -353,7 +364,8 @@ class OpenLearner:
             its slow copies, or networks half-way to them, where there are some.
         test: images with their labels, on which the choice is measured.
         """
-        return ship(self, path, what, test)
+        with self._turn:
+            return ship(self, path, what, test)
 
     @classmethod
     def restore(

@@ -24,14 +24,17 @@ def ship(
     """Write an export of a learner; returns what it says of itself. See `OpenLearner.export`."""
     if what not in get_args(What):
         raise UserError(f"what: must be one of {', '.join(get_args(What))}, got {what!r:.40}")
-    labels = learner.labels
     inner = learner.learner
-    if not labels or inner.image_shape is None:
+    if inner.image_shape is None:
         raise UserError("export: nothing has been learnt yet; learn() a batch first")
     if not inner.method.gives_logits:
         raise UserError(f"export: {inner.method.name} has no classifier that could be exported")
     who: Any = {"ensemble": None, "peer": "peers"}.get(what, what)
     frozen = inner.predictors.by(who).now()
+    labels = LabelMap(learner.labels[: frozen.num_classes])
+    shown = [str(label) if isinstance(label, tuple) else label for label in labels]
+    if len({*shown}) < len(shown):
+        raise UserError("export: a tuple reads as another label does; give labels that differ")
     peer = 0 if what == "peer" else None
     names = (inner.recipe or {}).get("names", {})
     about = {
@@ -47,7 +50,7 @@ def ship(
         frozen.models if peer is None else [frozen.models[peer]],
         folder,
         image_shape=(3, *frozen_size(frozen)),
-        labels=[str(label) if isinstance(label, tuple) else label for label in labels],
+        labels=shown,
         temperature=learner.temperature,
         about=about,
     )
@@ -69,5 +72,5 @@ def _measured(
     _, y = known.numbered(labels)
     if len(y) != len(x):
         raise UserError(f"test: {len(y)} labels for {len(x)} images; give one for each")
-    right = frozen.logits(x, peer)[:, : len(known)].argmax(dim=1).cpu() == y
+    right = frozen.logits(x, peer).argmax(dim=1).cpu() == y
     return {"accuracy": float(right.double().mean()), "tested_images": len(y)}

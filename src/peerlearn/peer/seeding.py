@@ -1,6 +1,8 @@
 """Randomness: a generator for every purpose, all from one seed."""
 
 import hashlib
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,8 +19,28 @@ def generator(seed: int, purpose: str) -> torch.Generator:
 def private_randomness(rng: torch.Generator, *devices: torch.device) -> Iterator[None]:
     """Code that only knows the global generators (initialisation, dropout) draws from `rng`.
 
-    devices: whose generators these are, beside that of the CPU.
+    devices: whose generators these are, beside that of the CPU. They belong to the whole process,
+    so threads that ask for this take turns.
     """
+    with _global_generators, _seeded(rng, *devices):
+        yield
+
+
+_global_generators = threading.RLock()
+
+
+def _after_fork() -> None:
+    """Another thread may have had the lock, and there is no such thread in the child."""
+    global _global_generators
+    _global_generators = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def _seeded(rng: torch.Generator, *devices: torch.device) -> Iterator[None]:
     seed = int(torch.randint(2**62, (), generator=rng))
     on_cuda = [device for device in dict.fromkeys(devices) if device.type == "cuda"]
     with torch.random.fork_rng(devices=on_cuda):
