@@ -2,9 +2,9 @@
 PY ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
-BESIDE := tests/studies tests/devices tests/test_promises.py
+BESIDE := tests/studies tests/devices
 AROUND := tests/learner tests/live tests/export tests/adapters tests/crash tests/methods \
-	tests/report tests/analysis tests/test_settings_matter.py
+	tests/report tests/analysis tests/test_promises.py tests/test_settings_matter.py
 DEMO := er er+ema-chain er+ccldc --data mini --memory 200 --train-per-class 120
 
 .PHONY: demo test fuzz docs clean
@@ -16,11 +16,12 @@ demo: .venv/.core  ## ER alone, with the EMA chain and with CCL-DC on real image
 
 test: .venv/.dev  ## lint, types and all tests, the slow ones too
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	@mkdir -p build  # in three parts, side by side; those of sweeps mostly wait
-	@$(BIN)/python -m pytest $(BESIDE) > build/beside.log 2>&1 & beside=$$!; \
+	@mkdir -p build  # types and three parts of the tests, side by side; those of sweeps mostly wait
+	@$(BIN)/mypy > build/types.log 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest $(BESIDE) > build/beside.log 2>&1 & beside=$$!; \
 	$(BIN)/python -m pytest $(AROUND) > build/around.log 2>&1 & around=$$!; \
 	$(BIN)/python -m pytest $(BESIDE:%=--ignore=%) $(AROUND:%=--ignore=%); code=$$?; \
+	wait $$types || code=1; cat build/types.log; \
 	wait $$around || code=1; tail -n 200 build/around.log; \
 	wait $$beside || code=1; tail -n 200 build/beside.log; exit $$code
 
