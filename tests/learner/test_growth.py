@@ -148,6 +148,21 @@ def test_the_optimizer_has_gathered_nothing_for_new_rows_but_knows_their_usual_s
     assert 0 < moved < 4 * peer.optimizer.param_groups[0]["lr"]
 
 
+def test_with_zeros_for_second_moments_new_rows_would_move_too_far() -> None:
+    def moved(old_steps: int, steps: int) -> float:
+        """In learning rates, what a step does to a row that came after some."""
+        weight = nn.Parameter(torch.zeros(1))
+        adam = torch.optim.Adam([weight], lr=1.0)
+        for number in range(old_steps + steps):
+            weight.grad = torch.full((1,), float(number >= old_steps))  # zeros leave zeros
+            before = weight.item()
+            adam.step()
+        return abs(weight.item() - before)
+
+    assert moved(0, 1) == pytest.approx(1)
+    assert [round(moved(5000, steps), 1) for steps in (1, 10, 100)] == [3.2, 6.5, 3.2]
+
+
 def test_nothing_that_a_user_holds_is_replaced() -> None:
     learner = learnt("er+ccldc")
     model, predictor = learner.peers[0].model, learner.predictor

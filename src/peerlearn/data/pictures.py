@@ -22,6 +22,7 @@ from peerlearn.data.decode import (
     pixels_of,
     read_image,
 )
+from peerlearn.data.levels import levels
 from peerlearn.errors import UserError
 
 CHANNELS = (1, 3, 4)  # grey, colours, colours with alpha
@@ -238,15 +239,7 @@ def _levels(x: Tensor) -> Tensor:
             f"dtype must be uint8, bool, uint16 or float in [0, 1], got {name}; "
             "if they run from 0 to 255, make them uint8"
         )
-    if not torch.isfinite(x).all():
-        raise UserError("some pixels are NaN or infinite; drop or repair those images")
-    low, high = float(x.min()), float(x.max())
-    if low < 0 or high > 1:
-        raise UserError(
-            f"float pixels must lie in [0, 1], got {low:g} to {high:g}; divide by 255, or give "
-            "uint8, and leave normalisation to the network"
-        )
-    return x.mul(255).round_().to(torch.uint8)
+    return levels(x)
 
 
 def _upper_bits(x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from peerlearn.data.levels import levels
 from peerlearn.errors import UserError
 from peerlearn.learner.collaboration import Collaboration
 from peerlearn.peer.model import Precision
@@ -54,15 +55,10 @@ def checked_images(x: Array, expected: tuple[int, ...] | None) -> Tensor:
         raise UserError(f"images: shape {tuple(x.shape)} has no pixels")
     if x.dtype == torch.uint8:
         return x
-    if not torch.isfinite(x).all():
-        raise UserError("images: some pixels are NaN or infinite; drop or repair those images")
-    low, high = float(x.min()), float(x.max())
-    if low < 0 or high > 1:
-        raise UserError(
-            f"images: float pixels must lie in [0, 1], got {low:g} to {high:g}; divide by 255, or "
-            "pass uint8, and leave normalisation to the network"
-        )
-    return x.mul(255).round_().to(torch.uint8)
+    try:
+        return levels(x)
+    except UserError as error:
+        raise UserError(f"images: {error}") from None
 
 
 def checked_labels(y: Array, count: int, num_classes: int) -> Tensor:
