@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerlearn.documents import Unreadable, from_json, read_bytes, read_text
+from peerlearn.documents import bytes_if_readable, from_json, read_text
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.export.agreement import brief
 from peerlearn.export.program import OUTPUTS, Program
@@ -178,20 +178,13 @@ def _read_once(folder: Path, wanted: str) -> tuple[dict[str, Any], bytes]:
         raise UserError(f"export {folder}: has no {wanted} ({why}); take another engine")
     found = b""
     for name, expected in document["files"].items():
-        content = _content(place / name)
+        content = bytes_if_readable(place / name)
         if hashlib.sha256(content).hexdigest() != expected:
             what = f"{name} is missing, cut short or damaged (its digest was {expected:.8})"
             raise _damaged(folder, what)
         if name == wanted:
             found = content
     return document, found
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return read_bytes(path)
-    except (OSError, Unreadable, MemoryError):
-        return b""
 
 
 def read_document(folder: Path) -> dict[str, Any]:

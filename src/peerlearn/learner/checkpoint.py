@@ -19,7 +19,7 @@ from safetensors.torch import save as serialized
 from torch import Tensor
 
 from peerlearn.devices import moved
-from peerlearn.documents import MOST_BYTES, Unreadable, from_json, read_bytes, read_text
+from peerlearn.documents import MOST_BYTES, bytes_if_readable, from_json, read_text
 from peerlearn.errors import UserError
 from peerlearn.learner.growth import MOST_CLASSES
 from peerlearn.learner.undo import AllOrNothing
@@ -208,7 +208,7 @@ def _read(folder: Path, most_head: int) -> tuple[dict[str, Any], dict[str, Tenso
     while True:
         state = _read_state(folder)
         path = folder / state["tensors"]
-        content = _content(path)
+        content = bytes_if_readable(path)
         if hashlib.sha256(content).hexdigest() == state["sha256"]:
             break
         if state == before:
@@ -220,13 +220,6 @@ def _read(folder: Path, most_head: int) -> tuple[dict[str, Any], dict[str, Tenso
         return state, deserialized(content)
     except Exception as error:  # a doctored file may raise anything
         raise _damaged(folder, f"{path.name} holds no tensors ({type(error).__name__})") from error
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return read_bytes(path)
-    except (OSError, Unreadable, MemoryError):
-        return b""
 
 
 def _read_state(folder: Path) -> dict[str, Any]:
