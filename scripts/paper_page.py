@@ -19,7 +19,7 @@ from peerlearn.results.series import Series
 HOME = Path(__file__).parents[1] / "docs" / "results"
 FILES = [HOME / f"{name}.json" for name in ("core", "wrappers", "paper")]
 CIFAR10 = ("--scale", "lite", "--data", "cifar10", "--memory", "500")
-TINY = ("--scale", "lite", "--data", "tiny", "--memory", "2000", "--only", "er,er_ace")
+TINY = ("--scale", "lite", "--data", "tiny", "--memory", "2000", "--only", "er")
 SECTIONS = {
     "aa": ("aa", *CIFAR10),
     "la": ("la", *CIFAR10),
