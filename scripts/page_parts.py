@@ -1,8 +1,11 @@
 """What the scripts that write pages of results share."""
 
+import re
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
+from peerlearn.report.markup import Html
 from peerlearn.results.formats import number, points
 from peerlearn.results.layout import NOTHING
 from peerlearn.results.series import Series
@@ -23,6 +26,17 @@ def gain(one: Series, rival: Series | None, metric: str = "AA") -> str:
     mine, theirs = one.values(metric), rival.values(metric)
     seeds = [seed for seed in mine if seed in theirs]
     return points(paired([mine[k] for k in seeds], [theirs[k] for k in seeds]), detail=True)
+
+
+def first_picture(part: Html | None) -> str:
+    """The first picture in a part of the report, as an SVG that stands alone."""
+    found = re.search(r"<svg.*?</svg>", str(part), re.DOTALL)
+    assert found
+    style = resources.files("peerlearn.report").joinpath("page.css").read_text(encoding="utf-8")
+    head, _, body = found[0].partition(">")
+    if "xmlns=" not in head:
+        head += ' xmlns="http://www.w3.org/2000/svg"'
+    return f"{head}><style>{style}</style>{body}\n"
 
 
 def write_between(path: Path, start: str, end: str, text: str) -> None:

@@ -1,18 +1,22 @@
 """The tables of docs/results/streams.md: accuracy along blurred streams, with and without a clock.
 
-python scripts/streams_page.py        # writes them anew, between the marks in the page
+python scripts/streams_page.py         # writes them anew, between the marks in the page
+python scripts/streams_page.py RUNS    # and draws the curves, which only folders of runs have
 """
 
+import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from page_parts import gain, mean, write_between
+from page_parts import first_picture, gain, mean, write_between
 
 from peerlearn.records.read import RunRecord, read_runs
+from peerlearn.report.along import along
+from peerlearn.report.looks import assign_looks
 from peerlearn.results.compare import compare
 from peerlearn.results.layout import Cell, Head, Layout, as_markdown
-from peerlearn.results.series import Series
+from peerlearn.results.series import Group, Series
 
 HOME = Path(__file__).parents[1] / "docs" / "results"
 START, END = "<!-- tables: scripts/streams_page.py -->", "<!-- end of tables -->"
@@ -30,12 +34,17 @@ def tables(runs: Sequence[RunRecord]) -> str:
     """A table for each stream, with and without a clock, in Markdown."""
     parts = []
     for (stream, title), (clock, how) in product(STREAMS.items(), CLOCKS.items()):
-        some = [run for run in runs if settings(run) == (stream, clock)]
-        (group,) = compare(some)
+        group = group_of(runs, stream, clock)
         by_name = {one.method: one for one in group.series}
         rows = [[Cell(text) for text in _row(one, by_name)] for one in group.series]
         parts.append(f"### {title}, {how}\n\n{as_markdown(Layout(HEADS, [rows]))}")
     return "\n\n".join(parts)
+
+
+def group_of(runs: Sequence[RunRecord], stream: str, clock: bool) -> Group:
+    """The rows of one table."""
+    (group,) = compare([run for run in runs if settings(run) == (stream, clock)])
+    return group
 
 
 def settings(run: RunRecord) -> tuple[str, bool]:
@@ -50,5 +59,15 @@ def _row(one: Series, by_name: dict[str, Series]) -> list[str]:
     return [one.method, str(len(one.done)), f"{k:.1f}", f"{updates:.3f}", *metrics, *gains]
 
 
+def pictures(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """Accuracy along i-Blurry with and without a clock, by the names of files, as SVG."""
+    names = {False: "streams.svg", True: "streams-realtime.svg"}
+    groups = {name: group_of(runs, "i-blurry", clock) for clock, name in names.items()}
+    looks = assign_looks([*groups.values()])
+    return {name: first_picture(along(group, looks)) for name, group in groups.items()}
+
+
 if __name__ == "__main__":
     write_between(HOME / "streams.md", START, END, tables(read_runs(HOME / "streams.json")))
+    for file, picture in pictures(read_runs(Path(sys.argv[1]))).items() if sys.argv[1:] else ():
+        (HOME / file).write_text(picture, encoding="utf-8")

@@ -6,12 +6,10 @@ A row for each training, answered as its preset says; CCL-DC is the training who
 answer, answered by its peers.
 """
 
-import re
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 
-from page_parts import gain, mean, write_between
+from page_parts import first_picture, gain, mean, write_between
 
 from peerlearn.records.read import RunRecord, read_runs
 from peerlearn.report.figures import worth
@@ -73,13 +71,7 @@ def computing(one: Series) -> float:
 def picture(runs: Sequence[RunRecord]) -> str:
     """Accuracy against cost of ER's rows in the first group, as SVG."""
     group = groups([run for run in runs if run.method.partition("+")[0] == "er"])[0]
-    found = re.search(r"<svg.*?</svg>", str(worth(group, assign_looks([group]))), re.DOTALL)
-    assert found
-    style = resources.files("peerlearn.report").joinpath("page.css").read_text(encoding="utf-8")
-    head, _, body = found[0].partition(">")
-    if "xmlns=" not in head:
-        head += ' xmlns="http://www.w3.org/2000/svg"'
-    return f"{head}><style>{style}</style>{body}\n"
+    return first_picture(worth(group, assign_looks([group])))
 
 
 def main() -> None:
