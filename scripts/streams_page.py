@@ -35,7 +35,7 @@ def tables(runs: Sequence[RunRecord]) -> str:
     parts = []
     for (stream, title), (clock, how) in product(STREAMS.items(), CLOCKS.items()):
         group = group_of(runs, stream, clock)
-        by_name = {one.method: one for one in group.series}
+        by_name = {one.name: one for one in group.series}
         rows = [[Cell(text) for text in _row(one, by_name)] for one in group.series]
         parts.append(f"### {title}, {how}\n\n{as_markdown(Layout(HEADS, [rows]))}")
     return "\n\n".join(parts)
@@ -56,7 +56,7 @@ def _row(one: Series, by_name: dict[str, Series]) -> list[str]:
     k, updates = one.cost("relative") or 0, one.cost("updates_per_image") or 0
     metrics = [mean([*one.values(metric).values()]) for metric in METRICS]
     gains = [gain(one, by_name.get(rival), "A_AUC") for rival in ("er", "er+ccldc")]
-    return [one.method, str(len(one.done)), f"{k:.1f}", f"{updates:.3f}", *metrics, *gains]
+    return [one.name, str(len(one.done)), f"{k:.1f}", f"{updates:.3f}", *metrics, *gains]
 
 
 def pictures(runs: Sequence[RunRecord]) -> dict[str, str]:

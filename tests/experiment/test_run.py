@@ -255,7 +255,7 @@ class TestABrokenRun:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["er", "derpp", "ocm+ccldc", "gsa+sdc", "onpro+ccl"])
 def test_every_kind_of_method_can_be_run(method: str, tmp_path: Path) -> None:
-    assert run_small(tmp_path, "--test-per-class", "2", method=method) == 0
+    assert run_small(tmp_path, "--test-per-class", "2", "--net", "small", method=method) == 0
 
 
 def test_a_blurry_stream_runs_without_boundaries(tmp_path: Path) -> None:
