@@ -42,9 +42,15 @@ def tables(runs: Sequence[RunRecord]) -> str:
 
 
 def group_of(runs: Sequence[RunRecord], stream: str, clock: bool) -> Group:
-    """The rows of one table."""
-    (group,) = compare([run for run in runs if settings(run) == (stream, clock)])
+    """The rows of one table, without the weights of slow copies in their names."""
+    (group,) = compare([_named(run) for run in runs if settings(run) == (stream, clock)])
     return group
+
+
+def _named(run: RunRecord) -> RunRecord:
+    kept = {k: v for k, v in run.config.variant.items() if k not in ("alpha", "lesson_weight")}
+    config = run.config.model_copy(update={"variant": kept})
+    return RunRecord(run.folder, config, run.summary, run.answer)
 
 
 def settings(run: RunRecord) -> tuple[str, bool]:
