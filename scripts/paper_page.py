@@ -4,7 +4,6 @@ python scripts/paper_page.py        # writes it anew, between the marks in the p
 """
 
 import io
-from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from peerlearn.results.series import Series
 HOME = Path(__file__).parents[1] / "docs" / "results"
 FILES = [HOME / f"{name}.json" for name in ("core", "wrappers", "paper")]
 CIFAR10 = ("--scale", "lite", "--data", "cifar10", "--memory", "500")
+CIFAR100 = ("--scale", "lite", "--data", "cifar100", "--memory", "2000", "--only", "er")
 TINY = ("--scale", "lite", "--data", "tiny", "--memory", "2000", "--only", "er")
 SECTIONS = {
     "aa": ("aa", *CIFAR10),
@@ -27,6 +27,7 @@ SECTIONS = {
     "schemes": ("schemes", *CIFAR10, "--only", "er,er_ace"),
     "sdc": ("sdc", *CIFAR10),
     "untrained": ("untrained", *CIFAR10),
+    "cifar100": ("aa", *CIFAR100),
     "tiny": ("aa", *TINY),
 }
 BESIDE = ("+multiview", "+ccl", "+sdc", "+untrained", "+ccldc-easy-to-hard",
@@ -80,12 +81,6 @@ def tables() -> dict[str, str]:
     return found | {f"beside-{base}": beside(base) for base in ("er", "er_ace")}
 
 
-def main(names: Sequence[str] = ()) -> None:
-    """Write the tables."""
-    for name, table in tables().items():
-        if not names or name in names:
-            write_between(HOME / "paper.md", *marks(name), table)
-
-
 if __name__ == "__main__":
-    main()
+    for name, table in tables().items():
+        write_between(HOME / "paper.md", *marks(name), table)

@@ -42,7 +42,7 @@ class TestThePageOfThePaper:
     def test_has_the_tables_that_the_command_prints(self) -> None:
         page = (HOME / "docs" / "results" / "paper.md").read_text(encoding="utf-8")
         tables = paper_page.tables()
-        assert len(tables) == 9
+        assert len(tables) == 10
         for name, table in tables.items():
             start, end = paper_page.marks(name)
             assert f"{start}\n\n{table}\n\n{end}" in page
