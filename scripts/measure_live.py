@@ -1,6 +1,6 @@
-"""A stream of one's own, measured: what docs/results/live.md shows.
+"""A stream of one's own, measured.
 
-    python scripts/measure_live.py DATA OUT --methods er er+ema-chain --seeds 0-2 [--kills 2]
+    python scripts/measure_live.py DATA OUT --methods er er+ema-chain --seeds 0 1 2 [--kills 2]
 
 CIFAR-100 in batches of ten, labels as words, no boundaries. Half of the classes appear, each at a
 random moment, and fade: the images of a class come at exponentially distributed distances after its
