@@ -1,6 +1,6 @@
 """Answers of a learner that has seen a stream, asked while it learns on, and exported.
 
-    python scripts/measure_answers.py DATA OUT --methods er er+ccldc
+    python scripts/measure_answers.py DATA OUT --learners er er+ccldc
 
 OUT is that of scripts/measure_live.py, whose learners are taken from their checkpoints, seed 0. One
 thread for PyTorch and for ONNX Runtime.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure_live import BATCH, TESTED, digest, stream
+from measure_live import BATCH, LEARNERS, digest, stream
 from torch import Tensor
 
 from peerlearn import OpenLearner
@@ -29,6 +29,7 @@ SEED = 0
 STEPS = 40  # while predictions are asked for; more if they take longer
 ASKED, THREADS = 1000, 8
 SHOWN = 20  # images that are asked about
+TESTED = 20  # test images of each class, for exports
 ROUNDS = 9  # of each engine
 SIZES = (1, 64)  # images at once
 
@@ -38,15 +39,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--methods", nargs="+", default=["er", "er+ema-chain", "er+ccldc"])
+    parser.add_argument("--learners", nargs="+", default=LEARNERS)
     args = parser.parse_args()
     torch.set_num_threads(1)
     data = load("cifar100", args.data)
-    for method in args.methods:
-        place = args.out / f"{method}-{SEED}"
+    for name in args.learners:
+        place = args.out / f"{name}-{SEED}"
         if not (place / "answers.json").exists():
             found = {
-                "method": method,
+                "learner": name,
                 "while_learning": while_learning(data, place / "checkpoint"),
                 "exported": exported(data, place / "checkpoint"),
             }

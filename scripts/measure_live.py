@@ -1,6 +1,7 @@
 """A stream of one's own, measured.
 
-    python scripts/measure_live.py DATA OUT --methods er er+ema-chain --seeds 0 1 2 [--kills 2]
+    python scripts/measure_live.py DATA OUT --learners er er+ema-chain,alpha=0.1 --seeds 0 1 2
+    python scripts/measure_live.py DATA OUT --kills 2
 
 CIFAR-100 in batches of ten, labels as words, no boundaries. Half of the classes appear, each at a
 random moment, and fade: the images of a class come at exponentially distributed distances after its
@@ -29,13 +30,15 @@ from torch import Tensor
 
 from peerlearn import OpenLearner
 from peerlearn.data import Dataset, ImageSet, load
+from peerlearn.metrics.calibration import reliability
 
 CLASSES, PER_CLASS, BATCH = 50, 120, 10
 FADING = 600.0  # images, on average, from the first of a class to any of its images
 APART = 5000  # images within which classes appear
-TESTED = 20  # test images of each class
+TESTED = 100  # test images of each class
 EVERY = 50  # batches between two checkpoints
 SETTINGS: dict[str, Any] = {"memory": 500, "net": "resnet18", "width": 16}
+LEARNERS = ["er", "er+ema-chain,alpha=0.1", "er+ccldc"]  # settings behind commas
 
 
 def main() -> None:
@@ -43,18 +46,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--methods", nargs="+", default=["er", "er+ema-chain", "er+ccldc"])
+    parser.add_argument("--learners", nargs="+", default=LEARNERS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--kills", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
     for seed in args.seeds:
-        for method in args.methods:
-            place = args.out / f"{method}-{seed}"
+        for name in args.learners:
+            place = args.out / f"{name}-{seed}"
             if args.kills:
-                _killed(args, method, seed)
+                _killed(args, name, seed)
             elif not (place / "found.json").exists():
-                _measure(load("cifar100", args.data), method, seed, place)
+                _measure(load("cifar100", args.data), name, seed, place)
 
 
 def stream(train: ImageSet, seed: int) -> tuple[list[int], Tensor]:
@@ -71,24 +74,32 @@ def stream(train: ImageSet, seed: int) -> tuple[list[int], Tensor]:
     return classes, torch.cat(rows)[torch.cat(moments).argsort()]
 
 
-def _measure(data: Dataset, method: str, seed: int, place: Path) -> None:
+def begin(name: str, seed: int) -> OpenLearner:
+    """The learner of a name with settings behind commas, which has seen nothing."""
+    method, *chosen = name.split(",")
+    settings = {key: json.loads(value) for key, value in (one.split("=") for one in chosen)}
+    return OpenLearner(method, seed=seed, **SETTINGS, **settings)
+
+
+def _measure(data: Dataset, name: str, seed: int, place: Path) -> None:
     classes, rows = stream(data.train, seed)
     names = data.train.class_names
     if (place / "checkpoint" / "state.json").exists():
         learner = OpenLearner.restore(place / "checkpoint")
     else:
-        learner = OpenLearner(method, seed=seed, **SETTINGS)
+        learner = begin(name, seed)
     done = learner.learner.progress.batches
-    log = json.loads(json.dumps(learner.extra or {"seconds": 0.0, "megabytes": []}))
+    log = {"seconds": 0.0, "cpu_seconds": 0.0, "megabytes": list[float](), **(learner.extra or {})}
     for number, batch in enumerate(rows.split(BATCH)[done:], done):
-        begun = time.perf_counter()
+        begun = time.perf_counter(), time.process_time()
         learner.learn(data.train.x[batch], [names[int(k)] for k in data.train.y[batch]])
-        log["seconds"] += time.perf_counter() - begun
+        log["seconds"] += time.perf_counter() - begun[0]
+        log["cpu_seconds"] += time.process_time() - begun[1]
         if (number + 1) % EVERY == 0:
             log["megabytes"].append(_megabytes())
             learner.save(place / "checkpoint", extra=log)
     found = {
-        "method": method,
+        "learner": name,
         "seed": seed,
         "images": len(rows),
         "classes": len(learner.classes),
@@ -100,17 +111,21 @@ def _measure(data: Dataset, method: str, seed: int, place: Path) -> None:
         **log,
     }
     (place / "found.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(method, seed, {k: v for k, v in found.items() if isinstance(v, float)}, flush=True)
+    print(name, seed, {k: v for k, v in found.items() if isinstance(v, float)}, flush=True)
 
 
 def _tested(learner: OpenLearner, test: ImageSet, classes: Sequence[int]) -> dict[str, float]:
-    """Accuracy on the classes that came, and how well each signal tells them from the others."""
+    """Accuracy on the classes that came, how well each signal tells them from the others, and ECE.
+
+    ECE, the expected calibration error, without a temperature and with the one of `calibrate()`: of
+    what was answered along the stream, on which that is fitted, and of test images.
+    """
     parts = [(test.y == label).nonzero().flatten()[:TESTED] for label in range(test.num_classes)]
     seen = torch.cat([parts[label] for label in classes])
     unseen = torch.cat([part for label, part in enumerate(parts) if label not in classes])
     known, strange = (learner.predict(test.x[of], details=True) for of in (seen, unseen))
     names = [test.class_names[int(label)] for label in test.y[seen]]
-    right = [said == name for said, name in zip(known.labels, names, strict=True)]
+    _, y = learner.labels.numbered(names)
     peers = learner.learner.predictors["peers"]
     single = [peers.logits(test.x[of], peer=0).softmax(dim=1).amax(dim=1) for of in (seen, unseen)]
     pairs = {
@@ -120,7 +135,16 @@ def _tested(learner: OpenLearner, test: ImageSet, classes: Sequence[int]) -> dic
         "probability_of_one": single,
     }
     aurocs = {f"auroc_{name}": auroc(*pair) for name, pair in pairs.items()}
-    return {"accuracy": sum(right) / len(right), **aurocs}
+    fit = learner.calibrate()
+    return {
+        "accuracy": float((known.probabilities.argmax(dim=1) == y).double().mean()),
+        **aurocs,
+        "temperature": fit.temperature,
+        "ece_stream_without": fit.before,
+        "ece_stream_with": fit.after,
+        "ece_test_without": reliability(known.probabilities, y).error,
+        "ece_test_with": reliability(learner.predict_proba(test.x[seen]), y).error,
+    }
 
 
 def auroc(known: Tensor, strange: Tensor) -> float:
@@ -149,28 +173,26 @@ def _megabytes() -> float:
     return round(pages * resource.getpagesize() / 2**20, 1)
 
 
-def _killed(args: argparse.Namespace, method: str, seed: int) -> None:
+def _killed(args: argparse.Namespace, name: str, seed: int) -> None:
     """The same stream in a process that is killed on the way, compared with the unbroken one."""
-    unbroken = json.loads((args.out / f"{method}-{seed}" / "found.json").read_text())
+    unbroken = json.loads((args.out / f"{name}-{seed}" / "found.json").read_text())
     out = args.out / "killed"
-    words = [sys.executable, __file__, str(args.data), str(out), "--methods", method]
+    words = [sys.executable, __file__, str(args.data), str(out), "--learners", name]
     words += ["--seeds", str(seed)]
     rng = random.Random(seed)
-    shutil.rmtree(out / f"{method}-{seed}", ignore_errors=True)
+    shutil.rmtree(out / f"{name}-{seed}", ignore_errors=True)
     for _ in range(args.kills):
         process = subprocess.Popen(words)
         time.sleep(unbroken["seconds"] * rng.uniform(0.15, 0.45))
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
     subprocess.run(words, check=True)
-    found = json.loads((out / f"{method}-{seed}" / "found.json").read_text())
-    own = {"seconds", "megabytes"}  # of the machine
-    same = {k: v for k, v in found.items() if k not in own} == {
-        k: v for k, v in unbroken.items() if k not in own
-    }
-    told = {"method": method, "seed": seed, "kills": args.kills, "same": same}
+    found = json.loads((out / f"{name}-{seed}" / "found.json").read_text())
+    own = {"seconds", "cpu_seconds", "megabytes"}  # of the machine
+    same = all(found[key] == value for key, value in unbroken.items() if key not in own)
+    told = {"learner": name, "seed": seed, "kills": args.kills, "same": same}
     print(told, flush=True)
-    (args.out / f"{method}-{seed}" / "killed.json").write_text(json.dumps(told) + "\n")
+    (args.out / f"{name}-{seed}" / "killed.json").write_text(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ def everything(learner: OpenLearner) -> dict[str, Any]:
         "boundaries": learner.boundaries,
         "prequential": (preq.right, preq.count, list(preq.last), preq.last.maxlen),
         "drift": repr(vars(learner._drift)),
+        "sureness": learner._sureness.sums.tolist(),
         "temperature": learner.temperature,
         "classes": learner.learner.num_classes,
         "moving": learner.learner.moving,

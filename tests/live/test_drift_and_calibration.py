@@ -1,16 +1,17 @@
-"""Hints at drift against a plain twin, and temperatures against a search of every one."""
+"""Hints at drift and temperatures of answers, each against a plain twin."""
 
+import math
 import random
 from pathlib import Path
 
 import pytest
 import torch
-from open_streams import batches, learnt, new
+from open_streams import arriving, batches, learnt, new
 from torch import Tensor
-from torch.nn import functional as F
 
 from peerlearn import OpenLearner, UserError
-from peerlearn.metrics.calibration import COLDEST, HOTTEST, fitted_temperature, reliability
+from peerlearn.learner.frozen import Frozen
+from peerlearn.metrics.calibration import TEMPERATURES, RecentSureness, reliability
 from peerlearn.metrics.drift import MARGIN, THRESHOLD, DriftHint
 
 
@@ -104,60 +105,101 @@ class TestDrift:
         assert OpenLearner.restore(tmp_path).drift_hints == learner.drift_hints
 
 
-def synthetic(count: int, temperature: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+def synthetic(
+    count: int, temperature: float, seed: int = 0, classes: int = 5
+) -> tuple[Tensor, Tensor]:
     """Logits of which the labels are drawn once they are divided by a temperature."""
     rng = torch.Generator().manual_seed(seed)
-    logits = 3 * torch.randn(count, 5, generator=rng)
+    logits = 3 * torch.randn(count, classes, generator=rng)
     y = (logits / temperature).softmax(1).multinomial(1, generator=rng)[:, 0]
     return logits, y
 
 
+def plain_fit(answers: list[tuple[Tensor, int]], window: int) -> tuple[float, float, float]:
+    """Temperature, error before and after, from all answers, weighed anew; with 15 bins."""
+    weights = [(1 - 1 / window) ** (len(answers) - 1 - k) for k in range(len(answers))]
+
+    def loss(temperature: float) -> float:
+        each = [-(z.double() / temperature).log_softmax(0)[y] for z, y in answers]
+        return float(sum(w * one for w, one in zip(weights, each, strict=True)))
+
+    def error(temperature: float) -> float:
+        off = [0.0] * 15
+        for w, (z, y) in zip(weights, answers, strict=True):
+            p = (z.double() / temperature).softmax(0)
+            sure, right = float(p.max()), float(p.argmax() == y)
+            off[math.ceil(sure * 15) - 1] += w * (right - sure)
+        return sum(map(abs, off)) / sum(weights)
+
+    best = min(TEMPERATURES, key=loss)
+    return best, error(1.0), error(best)
+
+
 class TestTemperature:
-    @pytest.mark.parametrize("seed", range(4))
-    def test_a_fine_grid_finds_no_better_one(self, seed: int) -> None:
-        rng = torch.Generator().manual_seed(seed)
-        logits = 5 * torch.rand(1, generator=rng) * torch.randn(40, 3 + seed, generator=rng)
-        y = torch.randint(3 + seed, (40,), generator=rng)
-        y[::2] = logits[::2].argmax(1)
-        grid = torch.linspace(1 / HOTTEST, 1 / COLDEST, 20_001, dtype=torch.float64)
-        losses = [float(F.cross_entropy(f * logits.double(), y)) for f in grid[::20].tolist()]
-        near = grid[::20][losses.index(min(losses))]
-        fine = [f for f in grid.tolist() if abs(f - near) <= 0.03]
-        by_factor = {f: float(F.cross_entropy(f * logits.double(), y)) for f in fine}
-        best = min(by_factor, key=by_factor.__getitem__)
-        found = fitted_temperature(logits, y)
-        assert 1 / found == pytest.approx(best, abs=2e-3)
-        assert float(F.cross_entropy(logits.double() / found, y)) <= by_factor[best] + 1e-9
+    @pytest.mark.parametrize("window", [1, 5, 1000])
+    def test_a_plain_twin_that_keeps_all_answers_finds_the_same(self, window: int) -> None:
+        logits, y = synthetic(60, 2.0)
+        recent, given = RecentSureness(window), list[tuple[Tensor, int]]()
+        for start, end in ((0, 1), (1, 1), (1, 20), (20, 23), (23, 60)):  # batches of any size
+            recent.add(logits[start:end], y[start:end])
+            given += zip(logits[start:end], y[start:end].tolist(), strict=True)
+            found = recent.fit()
+            assert (found.temperature, found.before, found.after) == pytest.approx(
+                plain_fit(given, window)
+            )
+        assert found.images == round(sum((1 - 1 / window) ** k for k in range(60)))
+
+    def test_classes_may_come_on_the_way(self) -> None:
+        recent, given = RecentSureness(100), list[tuple[Tensor, int]]()
+        for classes in (1, 2, 5, 9):
+            logits, y = synthetic(30, 3.0, classes=classes)
+            recent.add(logits, y)
+            given += zip(logits, y.tolist(), strict=True)
+        assert recent.fit()[:3] == pytest.approx(plain_fit(given, 100))
 
     @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5, 6.0])
     def test_a_known_one_is_found_again(self, temperature: float) -> None:
-        logits, y = synthetic(20_000, temperature)
-        assert fitted_temperature(logits, y) == pytest.approx(temperature, rel=0.05)
+        recent = RecentSureness(20_000)
+        recent.add(*synthetic(20_000, temperature))
+        assert recent.fit().temperature == pytest.approx(temperature, rel=0.15)
 
     @pytest.mark.parametrize("temperature", [0.4, 3.0, 6.0])
     def test_answers_to_other_images_are_as_often_right_as_they_are_sure(
         self, temperature: float
     ) -> None:
-        fitted = fitted_temperature(*synthetic(5000, temperature))
+        recent = RecentSureness(5000)
+        recent.add(*synthetic(5000, temperature))
         logits, y = synthetic(5000, temperature, seed=1)
         before = reliability(logits.softmax(1), y).error
-        after = reliability((logits / fitted).softmax(1), y).error
+        after = reliability((logits / recent.fit().temperature).softmax(1), y).error
         assert after < before / 3
         assert after < 0.03
 
+    def test_what_was_long_ago_is_forgotten(self) -> None:
+        recent = RecentSureness(200)
+        for temperature in (6.0, 0.4):
+            recent.add(*synthetic(3000, temperature))
+        assert recent.fit().temperature == pytest.approx(0.4, rel=0.2)
+
     def test_all_right_is_as_cold_as_it_gets_and_all_wrong_as_hot(self) -> None:
         logits = torch.tensor([[1.0, 0.0], [2.0, 0.0]])
-        assert fitted_temperature(logits, torch.tensor([0, 0])) == pytest.approx(COLDEST)
-        assert fitted_temperature(logits, torch.tensor([1, 1])) == pytest.approx(HOTTEST)
+        for label, expected in ((0, TEMPERATURES[0]), (1, TEMPERATURES[-1])):
+            recent = RecentSureness(10)
+            recent.add(logits, torch.tensor([label, label]))
+            assert recent.fit().temperature == expected
 
-    @pytest.mark.parametrize("logits", [torch.randn(6, 1), torch.zeros(6, 3)])
+    @pytest.mark.parametrize("logits", [torch.randn(6, 1), torch.zeros(6, 3), torch.zeros(0, 3)])
     def test_where_none_is_better_it_is_one(self, logits: Tensor) -> None:
-        assert fitted_temperature(logits, torch.zeros(6, dtype=torch.int64)) == 1.0
+        recent = RecentSureness(10)
+        recent.add(logits, torch.zeros(len(logits), dtype=torch.int64))
+        assert recent.fit().temperature == 1.0
 
     def test_half_precision_is_enough_to_ask(self) -> None:
         logits, y = synthetic(2000, 2.0)
-        found = fitted_temperature(logits.bfloat16(), y)
-        assert found == pytest.approx(fitted_temperature(logits, y), rel=0.01)
+        half, whole = RecentSureness(2000), RecentSureness(2000)
+        half.add(logits.bfloat16(), y)
+        whole.add(logits, y)
+        assert half.fit().temperature == whole.fit().temperature
 
 
 def test_the_calibration_error_is_that_of_a_plain_loop() -> None:
@@ -178,18 +220,35 @@ def test_the_calibration_error_is_that_of_a_plain_loop() -> None:
 
 
 class TestCalibrate:
-    def test_fits_half_of_the_memory_and_judges_the_rest(self) -> None:
-        learner = learnt(count=8)
-        memory = learner.learner.memory
-        logits, y = learner.learner.logits(memory["x"]), memory["y"]
-        order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
-        logits, y = logits[order], y[order]
+    def test_fits_what_was_answered_before_it_was_learnt(self) -> None:
+        learner, plain = new(window=30), RecentSureness(30)
+        for x, labels in arriving(16):
+            if learner.classes:
+                rows = [k for k, label in enumerate(labels) if label in learner.classes]
+                y = torch.tensor([learner.classes.index(labels[k]) for k in rows])
+                plain.add(learner.learner.logits(x)[rows], y)
+            learner.learn(x, labels)
         found = learner.calibrate()
-        assert found.temperature == fitted_temperature(logits[::2], y[::2]) == learner.temperature
-        assert found.images == len(y[::2]) == 10
-        held, labels = logits[1::2], y[1::2]
-        assert found.before == reliability(held.softmax(1), labels).error
-        assert found.after == reliability((held / found.temperature).softmax(1), labels).error
+        assert found == plain.fit()
+        assert found.temperature == learner.temperature != 1
+
+    def test_asks_each_image_only_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        learner, asked = learnt(), list[int]()
+        logits = Frozen.logits
+        monkeypatch.setattr(
+            Frozen, "logits", lambda own, x, *rest: (asked.append(len(x)), logits(own, x, *rest))[1]
+        )
+        learner.learn(*batches(1)[0])
+        assert asked == [6]
+
+    def test_answers_that_are_not_finite_count_for_nothing(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        learner, before = learnt(), learnt().calibrate()
+        with monkeypatch.context() as patch:
+            patch.setattr(Frozen, "logits", lambda _, x, *_rest: torch.full((len(x), 3), math.nan))
+            learner.learn(*batches(1)[0])
+        assert learner.calibrate() == before
 
     def test_changes_how_sure_answers_are_and_neither_which_nor_what_is_learnt(self) -> None:
         plain, learner = learnt(), learnt()
@@ -208,13 +267,14 @@ class TestCalibrate:
 
     def test_a_single_class_leaves_answers_as_they_are(self) -> None:
         learner = new()
-        learner.learn(batches(1)[0][0], ["cat"] * 6)
+        for x, _ in batches(3):
+            learner.learn(x, ["cat"] * 6)
         assert learner.calibrate().temperature == 1.0
 
     def test_is_refused_before_there_is_something_to_fit(self) -> None:
         with pytest.raises(UserError, match="nothing has been learnt yet"):
             new().calibrate()
-        empty = new(memory=0)
-        empty.learn(*batches(1)[0])
-        with pytest.raises(UserError, match="too few images"):
-            empty.calibrate()
+        with pytest.raises(UserError, match=r"6 images of known classes .* needs 10"):
+            learnt(count=2).calibrate()
+        with pytest.raises(UserError, match="window=0 no image is predicted"):
+            learnt(window=0).calibrate()

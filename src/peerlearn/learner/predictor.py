@@ -105,8 +105,12 @@ class Predictor:
 
     def for_the_rule(self) -> Frozen:
         """`now()`, with class means if the method has a rule of its own that may want them."""
-        own_rule = type(self.method).predict is not Method.predict
-        return self.now(means=own_rule and len(self.memory) > 0)
+        return self.now(means=self.has_own_rule and len(self.memory) > 0)
+
+    @property
+    def has_own_rule(self) -> bool:
+        """Whether the method predicts otherwise than by the largest logit."""
+        return type(self.method).predict is not Method.predict
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """(B, C): the mean of the peers' logits, or one peer's."""

@@ -7,7 +7,6 @@ from peerlearn.lazy import lazy
 if TYPE_CHECKING:
     from peerlearn.live.labels import Label as Label
     from peerlearn.live.labels import LabelMap as LabelMap
-    from peerlearn.live.learner import Calibration as Calibration
     from peerlearn.live.learner import OpenLearner as OpenLearner
     from peerlearn.live.signals import Details as Details
     from peerlearn.live.signals import disagreement as disagreement
@@ -16,7 +15,6 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
     __getattr__ = lazy(
         __name__,
         {
-            "Calibration": "learner",
             "Details": "signals",
             "Label": "labels",
             "LabelMap": "labels",

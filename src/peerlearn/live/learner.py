@@ -5,7 +5,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -27,28 +27,13 @@ from peerlearn.live.signals import Details, disagreement, entropy
 from peerlearn.methods import METHODS
 from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.metrics.along import Prequential
-from peerlearn.metrics.calibration import fitted_temperature, reliability
+from peerlearn.metrics.calibration import Fit, RecentSureness
 from peerlearn.metrics.drift import DriftHint
 from peerlearn.storage import user_path
 from peerlearn.stream.base import StreamInfo
 
 Size = int | tuple[int, int]
-
-
-class Calibration(NamedTuple):
-    """How sure answers are, and how sure they should be.
-
-    Args:
-        temperature: by which logits are divided from now on.
-        before: the expected calibration error without it ...
-        after: ... and with it, on images of the memory that it was not fitted on.
-        images: those it was fitted on.
-    """
-
-    temperature: float
-    before: float
-    after: float
-    images: int
+LEAST = 10  # images to calibrate on
 
 
 class OpenLearner:
@@ -127,7 +112,7 @@ class OpenLearner:
         self.temperature = 1.0
         self._window = window
         self._announced = len(self.labels)
-        self._counted = Prequential(window), DriftHint()
+        self._counted = Prequential(window), DriftHint(), RecentSureness(window or 1)
         self._turn = threading.RLock()  # of those who learn, save or calibrate
 
     # --- learning
@@ -144,10 +129,7 @@ class OpenLearner:
             known, y = self.labels.numbered(labels)
             if len(y) != len(x):
                 raise UserError(f"labels: {len(y)} for {len(x)} images; give one for each")
-            right = self._judged(x, y) if self._window else []
-            counted = copy.deepcopy(self._counted)
-            for counter in counted:
-                counter.add(right)
+            counted = self._judged(x, y) if self._window else self._counted
             before, taken = (self.labels, self.size), self.learner.whole.steps
             learn = self._learn_new_task if self._begins_task(known) else self.learner.learn
             try:
@@ -185,15 +167,26 @@ class OpenLearner:
         had_some = progress.step + progress.skipped > 0
         return self.boundaries == "new classes" and known is not self.labels and had_some
 
-    def _judged(self, x: Tensor, y: Tensor) -> list[bool]:
-        """Whether each image would be predicted right; one of a new class never is."""
-        if not self.labels:
-            return [False] * len(y)
-        if self.learner.image_shape is None:
-            check_networks(self.learner, x[:1])
-        frozen = self.learner.predictor.for_the_rule()
-        right: list[bool] = (self._numbers(frozen, x).cpu() == y).tolist()
-        return right
+    def _judged(self, x: Tensor, y: Tensor) -> tuple[Prequential, DriftHint, RecentSureness]:
+        """What is counted, with these images; one of a new class is never predicted right."""
+        counted = prequential, drift, sureness = copy.deepcopy(self._counted)
+        right = [False] * len(y)
+        if self.labels:
+            if self.learner.image_shape is None:
+                check_networks(self.learner, x[:1])
+            predictor, method = self.learner.predictor, self.learner.method
+            frozen = predictor.for_the_rule()
+            logits = frozen.logits(x).cpu() if method.gives_logits else None
+            if logits is None or predictor.has_own_rule:
+                right = (method.predict(frozen, x).cpu() == y).tolist()
+            else:
+                right = (logits.argmax(dim=1) == y).tolist()
+            if logits is not None:
+                known = (y < frozen.num_classes) & logits.isfinite().all(dim=1)
+                sureness.add(logits[known], y[known])
+        prequential.add(right)
+        drift.add(right)
+        return counted
 
     @property
     def _prequential(self) -> Prequential:
@@ -202,6 +195,10 @@ class OpenLearner:
     @property
     def _drift(self) -> DriftHint:
         return self._counted[1]
+
+    @property
+    def _sureness(self) -> RecentSureness:
+        return self._counted[2]
 
     @property
     def classes(self) -> list[Label]:
@@ -270,27 +267,29 @@ class OpenLearner:
         self._known(frozen)
         return self._probabilities(frozen.logits(self._read(images, frozen)))
 
-    def calibrate(self) -> Calibration:
-        """Divide logits by the temperature that suits the images in memory, from now on.
+    def calibrate(self) -> Fit:
+        """Divide logits from now on by the temperature that suits the last answers.
 
-        It is fitted on half of them and judged on the others. Images in memory have been learnt,
-        so that answers to new ones are less often right than this makes them sure.
+        These are the answers to images of known classes before they were learnt, about as many as
+        the window holds. Returns the temperature, and the expected calibration error of these
+        answers without it and with it.
         """
         with self._turn:
             self._need_logits("calibrate")
             self._known(self.learner.predictor.now())
-            memory = self.learner.memory
-            if len(memory) < 2:
-                raise UserError("calibrate: the memory holds too few images; learn more first")
-            logits, y = self.learner.predictor.logits(memory["x"]).cpu(), memory["y"]
-            order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
-            fitted, judged = order[::2], order[1::2]
-            self.temperature = fitted_temperature(logits[fitted], y[fitted])
-            ways = (1.0, self.temperature)
-            before, after = (
-                reliability((logits[judged] / t).softmax(1), y[judged]).error for t in ways
-            )
-            return Calibration(self.temperature, before, after, len(fitted))
+            if not self._window:
+                raise UserError(
+                    "calibrate: with window=0 no image is predicted before it is learnt, and those "
+                    "that have been learnt would make answers too sure; build it with a window"
+                )
+            found = self._sureness.fit()
+            if found.images < LEAST:
+                raise UserError(
+                    f"calibrate: {found.images} images of known classes were predicted before they "
+                    f"were learnt; it needs {LEAST}, learn more first"
+                )
+            self.temperature = found.temperature
+            return found
 
     def _known(self, frozen: Frozen) -> tuple[Label, ...]:
         """The labels that these networks answer with."""
@@ -342,6 +341,7 @@ class OpenLearner:
                 count=self._prequential.count,
                 last=list(self._prequential.last),
                 drift=DriftRecord(**vars(self._drift)),
+                sureness=self._sureness.sums.tolist(),
                 temperature=self.temperature,
                 extra=extra,
             )
@@ -399,6 +399,7 @@ class OpenLearner:
         learner._prequential.count = record.count
         learner._prequential.last.extend(record.last)
         vars(learner._drift).update(record.drift.model_dump())
+        learner._sureness.sums.copy_(torch.tensor(record.sureness, dtype=torch.float64))
         learner.temperature = record.temperature
         learner.extra = record.extra
         return learner

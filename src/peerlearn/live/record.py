@@ -4,10 +4,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from peerlearn.metrics.calibration import SUMS, TEMPERATURES
+
 Boundaries = Literal["none", "told", "new classes"]
 MOST_WINDOW = 1_000_000  # images; a checkpoint holds an answer for each
 Count = Annotated[int, Field(ge=0)]
 Side = Annotated[int, Field(ge=1)]  # pixels
+TRIED = len(TEMPERATURES)
+Sums = Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=SUMS, max_length=SUMS)]
 
 
 class DriftRecord(BaseModel):
@@ -36,6 +40,7 @@ class OpenRecord(BaseModel):
     count: Count
     last: list[bool]
     drift: DriftRecord
+    sureness: Annotated[list[Sums], Field(min_length=TRIED, max_length=TRIED)]
     temperature: float = Field(gt=0)
     extra: Any = None
 

@@ -1,0 +1,186 @@
+"""The tables of docs/results/live.md: a stream of one's own.
+
+python scripts/live_page.py          # writes them anew, between the marks in the page
+python scripts/live_page.py OUT      # first gathers what measure_live and measure_answers left
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from page_parts import mean, write_between
+
+from peerlearn.results.formats import number, points
+from peerlearn.results.layout import NOTHING, Cell, Head, Layout, as_markdown
+from peerlearn.results.statistics import paired, spread
+
+HOME = Path(__file__).parents[1] / "docs" / "results"
+KINDS = {"streams": "found.json", "killed": "killed.json", "answers": "answers.json"}
+RIVALS = ("er", "er+ccldc")
+SIGNALS = {
+    "disagreement": "disagreement",
+    "entropy": "entropy",
+    "probability": "probability of the answer",
+    "probability_of_one": "probability of one network",
+}
+WORDS = ("learner", "answered by")  # heads of columns that are no numbers
+EARLY = 2  # the third checkpoint: the memory has long been full
+
+Found = Mapping[str, Any]
+BySeed = Mapping[int, Found]
+
+
+def gathered(out: Path) -> dict[str, list[Any]]:
+    """All that was measured, by kind."""
+    return {
+        kind: [
+            json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob(f"*/{name}"))
+        ]
+        for kind, name in KINDS.items()
+    }
+
+
+def tables(records: Mapping[str, Sequence[Found]]) -> dict[str, str]:
+    """The tables of the page, by the names of their marks."""
+    streams = _by_learner(records["streams"])
+    answers = {one["learner"]: one for one in _in_order(records["answers"])}
+    over = [f"over {rival}" for rival in RIVALS]
+    return {
+        "streams": _table(
+            *("learner", "n", "CPU seconds"),
+            *("prequential", *over, "at the end", *over),
+            rows=[_stream(name, own, streams) for name, own in streams.items()],
+        ),
+        "held": _table(
+            *("learner", "n", "MB after 1,500 images", "after 6,000", "most in between", "killed"),
+            rows=[_held(name, own, records["killed"]) for name, own in streams.items()],
+        ),
+        "signals": _table(
+            *("learner", "n", *SIGNALS.values()),
+            *("disagreement over one network", "over the answer"),
+            rows=[_signals(name, own) for name, own in streams.items()],
+        ),
+        "calibration": _table(
+            *("learner", "n", "temperature", "stream without it", "with it"),
+            *("test images without it", "with it", "difference"),
+            rows=[_calibration(name, own) for name, own in streams.items()],
+        ),
+        "latency": _table(
+            *("learner", "half within", "90 %", "99 %", "all", "alone, half within", "99 %"),
+            *("a step", "while nobody asks", "of no state", "same bytes"),
+            rows=[_latency(name, one["while_learning"]) for name, one in answers.items()],
+        ),
+        "exports": _table(
+            *("learner", "networks", "answered by", "MB", "off by"),
+            *("images/s, one at a time", "64 at a time"),
+            rows=[row for name, one in answers.items() for row in _exports(name, one["exported"])],
+        ),
+    }
+
+
+def _table(*heads: str, rows: Iterable[Sequence[str]]) -> str:
+    kinds = [Head(head, words=head in WORDS) for head in heads]
+    return as_markdown(Layout(kinds, [[[Cell(text) for text in row] for row in rows]]))
+
+
+def _in_order(found: Iterable[Found]) -> list[Found]:
+    return sorted(found, key=lambda one: (one["learner"].split(",")[0], one["learner"]))
+
+
+def _by_learner(found: Sequence[Found]) -> dict[str, dict[int, Found]]:
+    by_name: dict[str, dict[int, Found]] = {}
+    for one in _in_order(found):
+        by_name.setdefault(one["learner"], {})[one["seed"]] = one
+    return by_name
+
+
+def _shown(name: str) -> str:
+    return name.replace(",", ", ")
+
+
+def _gain(own: BySeed, other: BySeed, metric: str, rival_metric: str | None = None) -> str:
+    """The difference in points, paired by seed."""
+    seeds = sorted(own.keys() & other.keys())
+    if not seeds or (own is other and rival_metric is None):
+        return NOTHING
+    theirs = [other[seed][rival_metric or metric] for seed in seeds]
+    return points(paired([own[seed][metric] for seed in seeds], theirs), detail=True)
+
+
+def _stream(name: str, own: BySeed, streams: Mapping[str, BySeed]) -> list[str]:
+    seconds = spread([one["cpu_seconds"] for one in own.values()]).mean
+    row = [_shown(name), str(len(own)), f"{seconds:.0f}"]
+    for metric in ("prequential", "accuracy"):
+        row.append(mean([one[metric] for one in own.values()]))
+        row += [_gain(own, streams[rival], metric) for rival in RIVALS]
+    return row
+
+
+def _held(name: str, own: BySeed, killed: Iterable[Found]) -> list[str]:
+    """The memory of the process, the mean over seeds, and how broken streams came out."""
+    held = [one["megabytes"] for one in own.values()]
+    parts = [[each[EARLY] for each in held], [each[-1] for each in held], [*map(max, held)]]
+    tried = [one for one in killed if one["learner"] == name]
+    same = all(one["same"] for one in tried)
+    times = sum(one["kills"] for one in tried)
+    verdict = f"{times} times, {'the same' if same else 'NOT the same'}" if tried else NOTHING
+    return [_shown(name), str(len(own)), *(f"{spread(part).mean:.0f}" for part in parts), verdict]
+
+
+def _signals(name: str, own: BySeed) -> list[str]:
+    row = [_shown(name), str(len(own))]
+    disagree = name.startswith("er+")  # of a single network there is nobody to disagree with
+    for signal in SIGNALS:
+        found = mean([one[f"auroc_{signal}"] for one in own.values()])
+        row.append(found if disagree or signal != "disagreement" else NOTHING)
+    for rival in ("probability_of_one", "probability"):
+        gain = _gain(own, own, "auroc_disagreement", f"auroc_{rival}")
+        row.append(gain if disagree else NOTHING)
+    return row
+
+
+def _calibration(name: str, own: BySeed) -> list[str]:
+    temperature = spread([one["temperature"] for one in own.values()])
+    keys = [f"ece_{images}_{how}" for images in ("stream", "test") for how in ("without", "with")]
+    return [
+        *(_shown(name), str(len(own)), f"{temperature.mean:.2f} ± {temperature.std or 0:.2f}"),
+        *(mean([one[key] for one in own.values()]) for key in keys),
+        _gain(own, own, "ece_test_with", "ece_test_without"),
+    ]
+
+
+def _latency(name: str, own: Found) -> list[str]:
+    asked, alone = own["milliseconds"], own["milliseconds_while_nothing_learns"]
+    times = [*(asked[share] for share in ("50", "90", "99", "most")), alone["50"], alone["99"]]
+    times += [own["step_milliseconds"], own["step_milliseconds_alone"]]
+    told = [f"{own['of_no_state']} of {own['asked']}", "yes" if own["same_bytes"] else "NO"]
+    return [_shown(name), *(f"{one:.0f} ms" for one in times), *told]
+
+
+def _exports(name: str, own: Found) -> list[list[str]]:
+    files = {"pytorch": "weights.safetensors", "program": "program.pt2", "onnx": "model.onnx"}
+    said = {"pytorch": "the learner", "program": "the program", "onnx": "ONNX Runtime"}
+    off = {engine: own["largest_difference"].get(f"pytorch {engine}") for engine in files}
+    return [
+        [
+            _shown(name),
+            str(own["networks"]),
+            said[engine],
+            number(own["bytes"][file] / 1e6, ".2f"),
+            NOTHING if off[engine] is None else f"{off[engine]:.0e}",
+            *(f"{own['images_per_second'][size][engine]:.0f}" for size in ("1", "64")),
+        ]
+        for engine, file in files.items()
+    ]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        records = gathered(Path(sys.argv[1]))
+        (HOME / "live.json").write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+    known = json.loads((HOME / "live.json").read_text(encoding="utf-8"))
+    for name, table in tables(known).items():
+        marks = f"<!-- {name}: scripts/live_page.py -->", f"<!-- end of {name} -->"
+        write_between(HOME / "live.md", *marks, table)
