@@ -64,7 +64,7 @@ def tables(records: Mapping[str, Sequence[Found]]) -> dict[str, str]:
         ),
         "calibration": _table(
             *("learner", "n", "temperature", "stream without it", "with it"),
-            *("test images without it", "with it", "difference"),
+            *("test images without it", "with it", "difference", "with the memory's", "difference"),
             rows=[_calibration(name, own) for name, own in streams.items()],
         ),
         "latency": _table(
@@ -142,13 +142,13 @@ def _signals(name: str, own: BySeed) -> list[str]:
 
 
 def _calibration(name: str, own: BySeed) -> list[str]:
-    temperature = spread([one["temperature"] for one in own.values()])
-    keys = [f"ece_{images}_{how}" for images in ("stream", "test") for how in ("without", "with")]
-    return [
-        *(_shown(name), str(len(own)), f"{temperature.mean:.2f} ± {temperature.std or 0:.2f}"),
-        *(mean([one[key] for one in own.values()]) for key in keys),
-        _gain(own, own, "ece_test_with", "ece_test_without"),
-    ]
+    temperature = spread([one["temperature_with"] for one in own.values()])
+    row = [_shown(name), str(len(own)), f"{temperature.mean:.2f} ± {temperature.std or 0:.2f}"]
+    for key in ("stream_without", "stream_with", "test_without", "test_with", "test_memory"):
+        row.append(mean([one[f"ece_{key}"] for one in own.values()]))
+        if key in ("test_with", "test_memory"):
+            row.append(_gain(own, own, f"ece_{key}", "ece_test_without"))
+    return row
 
 
 def _latency(name: str, own: Found) -> list[str]:

@@ -1,6 +1,6 @@
 """A stream of one's own, measured.
 
-    python scripts/measure_live.py DATA OUT --learners er er+ema-chain,alpha=0.1 --seeds 0 1 2
+    python scripts/measure_live.py DATA OUT --seeds 0 1 2 [--learners er,updates=5]
     python scripts/measure_live.py DATA OUT --kills 2
 
 CIFAR-100 in batches of ten, labels as words, no boundaries. Half of the classes appear, each at a
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from peerlearn import OpenLearner
 from peerlearn.data import Dataset, ImageSet, load
-from peerlearn.metrics.calibration import reliability
+from peerlearn.metrics.calibration import RecentSureness, reliability
 
 CLASSES, PER_CLASS, BATCH = 50, 120, 10
 FADING = 600.0  # images, on average, from the first of a class to any of its images
@@ -38,7 +38,7 @@ APART = 5000  # images within which classes appear
 TESTED = 100  # test images of each class
 EVERY = 50  # batches between two checkpoints
 SETTINGS: dict[str, Any] = {"memory": 500, "net": "resnet18", "width": 16}
-LEARNERS = ["er", "er+ema-chain,alpha=0.1", "er+ccldc"]  # settings behind commas
+LEARNERS = ["er", "er+ema-chain", "er+ccldc"]  # settings behind commas
 
 
 def main() -> None:
@@ -118,7 +118,8 @@ def _tested(learner: OpenLearner, test: ImageSet, classes: Sequence[int]) -> dic
     """Accuracy on the classes that came, how well each signal tells them from the others, and ECE.
 
     ECE, the expected calibration error, without a temperature and with the one of `calibrate()`: of
-    what was answered along the stream, on which that is fitted, and of test images.
+    what was answered along the stream, on which that is fitted, and of test images; of these also
+    with one that is fitted on the memory.
     """
     parts = [(test.y == label).nonzero().flatten()[:TESTED] for label in range(test.num_classes)]
     seen = torch.cat([parts[label] for label in classes])
@@ -135,15 +136,20 @@ def _tested(learner: OpenLearner, test: ImageSet, classes: Sequence[int]) -> dic
         "probability_of_one": single,
     }
     aurocs = {f"auroc_{name}": auroc(*pair) for name, pair in pairs.items()}
-    fit = learner.calibrate()
+    memory, of_memory = learner.learner.memory, RecentSureness(window=10**9)
+    of_memory.add(learner.learner.logits(memory["x"]), memory["y"])
+    errors = {}
+    for how, fit in (("memory", of_memory.fit()), ("with", learner.calibrate())):
+        learner.temperature = fit.temperature
+        errors[f"temperature_{how}"] = fit.temperature
+        errors[f"ece_test_{how}"] = reliability(learner.predict_proba(test.x[seen]), y).error
     return {
         "accuracy": float((known.probabilities.argmax(dim=1) == y).double().mean()),
         **aurocs,
-        "temperature": fit.temperature,
+        **errors,
         "ece_stream_without": fit.before,
         "ece_stream_with": fit.after,
         "ece_test_without": reliability(known.probabilities, y).error,
-        "ece_test_with": reliability(learner.predict_proba(test.x[seen]), y).error,
     }
 
 
