@@ -24,7 +24,9 @@ SIGNALS = {
     "entropy": "entropy",
     "probability": "probability of the answer",
     "probability_of_one": "probability of one network",
+    "divergence": "Jensen-Shannon divergence",
 }
+BETWEEN = ("disagreement", "divergence")  # of a single network there is nobody to disagree with
 WORDS = ("learner", "answered by")  # heads of columns that are no numbers
 EARLY = 2  # the third checkpoint: the memory has long been full
 
@@ -131,10 +133,10 @@ def _held(name: str, own: BySeed, killed: Iterable[Found]) -> list[str]:
 
 def _signals(name: str, own: BySeed) -> list[str]:
     row = [_shown(name), str(len(own))]
-    disagree = name.startswith("er+")  # of a single network there is nobody to disagree with
+    disagree = "+" in name
     for signal in SIGNALS:
         found = mean([one[f"auroc_{signal}"] for one in own.values()])
-        row.append(found if disagree or signal != "disagreement" else NOTHING)
+        row.append(found if disagree or signal not in BETWEEN else NOTHING)
     for rival in ("probability_of_one", "probability"):
         gain = _gain(own, own, "auroc_disagreement", f"auroc_{rival}")
         row.append(gain if disagree else NOTHING)

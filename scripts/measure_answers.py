@@ -13,9 +13,11 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from measure_live import BATCH, LEARNERS, digest, stream
@@ -26,7 +28,7 @@ from peerlearn.data import Dataset, load
 from peerlearn.export import Exported
 
 SEED = 0
-STEPS = 40  # while predictions are asked for; more if they take longer
+STEPS = 40  # over which questions are spread; more if answers take longer
 ASKED, THREADS = 1000, 8
 SHOWN = 20  # images that are asked about
 TESTED = 20  # test images of each class, for exports
@@ -56,56 +58,91 @@ def main() -> None:
             print(text, flush=True)
 
 
+class Asked(NamedTuple):
+    """An answer: of which image, after how long, and how many steps had been taken by then."""
+
+    image: int
+    said: Tensor
+    seconds: float
+    before: int
+    after: int
+
+
 def while_learning(data: Dataset, checkpoint: Path) -> dict[str, Any]:
-    """Many predictions from several threads during steps: whose answers, and after how long."""
-    learner, alone = OpenLearner.restore(checkpoint), OpenLearner.restore(checkpoint)
+    """Predictions from several threads all along some steps: whose answers, and after how long.
+
+    An answer must be that of a state which was there while it was asked for. The same questions are
+    then asked of a learner that does nothing, and the same steps taken by one that nobody asks.
+    """
     batches, shown = _more(data), [data.test.x[k : k + 1] for k in range(SHOWN)]
-    answers: list[list[tuple[int, Tensor, float]]] = [[] for _ in range(THREADS)]
-    ready = threading.Event()
-
-    def ask(own: list[tuple[int, Tensor, float]], k: int) -> None:
-        rng = random.Random(k)
-        ready.wait()
-        for _ in range(ASKED // THREADS):
-            which = rng.randrange(SHOWN)
-            begun = time.perf_counter()
-            said = learner.predict_proba(shown[which])
-            own.append((which, said, time.perf_counter() - begun))
-
-    threads = [threading.Thread(target=ask, args=(own, k)) for k, own in enumerate(answers)]
-    for thread in threads:
-        thread.start()
-    steps, number = [], 0
-    ready.set()
-    while number < STEPS or any(thread.is_alive() for thread in threads):
-        begun = time.perf_counter()
-        learner.learn(*batches[number])
-        steps.append(time.perf_counter() - begun)
-        number += 1
-    states, quiet, steps_alone = [[alone.predict_proba(x) for x in shown]], [], []
-    for batch in batches[:number]:
-        begun = time.perf_counter()
-        alone.learn(*batch)
-        steps_alone.append(time.perf_counter() - begun)
-        states.append([])
-        for x in shown:
-            begun = time.perf_counter()
-            states[-1].append(alone.predict_proba(x))
-            quiet.append(time.perf_counter() - begun)
-    given = [answer for own in answers for answer in own]
-    known = [sum(torch.equal(said, of[which]) for of in states) for which, said, _ in given]
+    learner, idle, silent, twin = (OpenLearner.restore(checkpoint) for _ in range(4))
+    given, steps = _asked(learner, shown, (partial(learner.learn, *batch) for batch in batches))
+    pause = statistics.median(steps)
+    quiet, _ = _asked(idle, shown, repeat(partial(time.sleep, pause)))
+    silent_steps = [_seconds(partial(silent.learn, *batch)) for batch in batches[: len(steps)]]
+    states = [[twin.predict_proba(x) for x in shown]]
+    for batch in batches[: len(steps)]:
+        twin.learn(*batch)
+        states.append([twin.predict_proba(x) for x in shown])
+    whose = [_states(one, states) for one in given]
     assert len(given) == ASKED, "an answer was lost"
     return {
         "asked": ASKED,
         "threads": THREADS,
-        "steps": number,
-        "of_no_state": known.count(0),
-        "same_bytes": digest(learner) == digest(alone),
-        "milliseconds": _distribution([1000 * seconds for _, _, seconds in given]),
-        "milliseconds_while_nothing_learns": _distribution([1000 * s for s in quiet]),
-        "step_milliseconds": 1000 * statistics.median(steps),
-        "step_milliseconds_alone": 1000 * statistics.median(steps_alone),
+        "steps": len(steps),
+        "steps_with_answers": len({number for own in whose for number in own[:1]}),
+        "of_no_state": sum(not own for own in whose),
+        "same_bytes": digest(learner) == digest(silent),
+        "milliseconds": _distribution([1000 * one.seconds for one in given]),
+        "milliseconds_while_nothing_learns": _distribution([1000 * one.seconds for one in quiet]),
+        "step_milliseconds": 1000 * pause,
+        "step_milliseconds_alone": 1000 * statistics.median(silent_steps),
     }
+
+
+def _asked(
+    learner: OpenLearner, shown: Sequence[Tensor], work: Iterable[Callable[[], object]]
+) -> tuple[list[Asked], list[float]]:
+    """All answers, and the seconds of the steps meanwhile; questions are spread over the steps."""
+    steps: list[float] = []
+    each = ASKED // THREADS
+
+    def ask(own: list[Asked], rng: random.Random) -> None:
+        for number in range(each):
+            while len(steps) < number * STEPS // each:
+                time.sleep(0.001)
+            time.sleep(rng.random() * steps[-1] * STEPS / each if steps else 0)
+            which, before, begun = rng.randrange(SHOWN), len(steps), time.perf_counter()
+            said = learner.predict_proba(shown[which])
+            seconds = time.perf_counter() - begun
+            own.append(Asked(which, said, seconds, before, len(steps)))
+
+    answers: list[list[Asked]] = [[] for _ in range(THREADS)]
+    threads = [
+        threading.Thread(target=ask, args=(own, random.Random(k))) for k, own in enumerate(answers)
+    ]
+    for thread in threads:
+        thread.start()
+    for step in work:
+        steps.append(_seconds(step))
+        if not any(thread.is_alive() for thread in threads):
+            break
+    return [one for own in answers for one in own], steps
+
+
+def _states(one: Asked, states: Sequence[Sequence[Tensor]]) -> list[int]:
+    """The states, by steps taken, that were there meanwhile and answer so.
+
+    A step may be over before it is counted.
+    """
+    there = range(one.before, min(one.after + 2, len(states)))
+    return [number for number in there if torch.equal(states[number][one.image], one.said)]
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    action()
+    return time.perf_counter() - begun
 
 
 def _more(data: Dataset) -> list[tuple[Tensor, list[str]]]:
@@ -128,7 +165,7 @@ def _distribution(values: list[float]) -> dict[str, float]:
 
 
 def exported(data: Dataset, checkpoint: Path) -> dict[str, Any]:
-    """Size, speed and agreement of what answers: the learner, the program and ONNX."""
+    """Size, speed and agreement in logits of what answers: the learner, the program and ONNX."""
     learner = OpenLearner.restore(checkpoint)
     classes, _ = stream(data.train, SEED)
     parts = [(data.test.y == label).nonzero().flatten()[:TESTED] for label in classes]
@@ -137,13 +174,18 @@ def exported(data: Dataset, checkpoint: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home) / "export"
         about = learner.export(folder, test=(x, names))
+        program, onnx = (Exported(folder, engine) for engine in ("program", "onnx"))
+        files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+        said = {
+            "pytorch": learner.learner.logits(x),
+            "program": program.logits(x),
+            "onnx": onnx.logits(x),
+        }
         engines: dict[str, Callable[[Tensor], Tensor]] = {
             "pytorch": learner.predict_proba,
-            "program": Exported(folder, "program").probabilities,
-            "onnx": Exported(folder, "onnx").probabilities,
+            "program": program.probabilities,
+            "onnx": onnx.probabilities,
         }
-        files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-        said = {name: run(x) for name, run in engines.items()}
         rates = {str(size): _rates(engines, x[:size]) for size in SIZES}
     off = {
         f"{one} {other}": float((said[one] - said[other]).abs().max())

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from peerlearn import OpenLearner
 from peerlearn.data import Dataset, ImageSet, load
+from peerlearn.live.signals import entropy
 from peerlearn.metrics.calibration import RecentSureness, reliability
 
 CLASSES, PER_CLASS, BATCH = 50, 120, 10
@@ -129,11 +130,13 @@ def _tested(learner: OpenLearner, test: ImageSet, classes: Sequence[int]) -> dic
     _, y = learner.labels.numbered(names)
     peers = learner.learner.predictors["peers"]
     single = [peers.logits(test.x[of], peer=0).softmax(dim=1).amax(dim=1) for of in (seen, unseen)]
+    divergence = [-_divergence(learner, test.x[of]) for of in (seen, unseen)]
     pairs = {
         "disagreement": [-known.disagreement, -strange.disagreement],
         "entropy": [-known.entropy, -strange.entropy],
         "probability": [known.probability, strange.probability],
         "probability_of_one": single,
+        "divergence": divergence,
     }
     aurocs = {f"auroc_{name}": auroc(*pair) for name, pair in pairs.items()}
     memory, of_memory = learner.learner.memory, RecentSureness(window=10**9)
@@ -151,6 +154,14 @@ def _tested(learner: OpenLearner, test: ImageSet, classes: Sequence[int]) -> dic
         "ece_stream_with": fit.after,
         "ece_test_without": reliability(known.probabilities, y).error,
     }
+
+
+def _divergence(learner: OpenLearner, x: Tensor) -> Tensor:
+    """The Jensen-Shannon divergence of the networks that learn or follow, (B,): a rival signal."""
+    everyone = learner.learner.predictors
+    said = [everyone[who].answers(x, features=False).logits for who in everyone if who != "average"]
+    each = torch.stack([one.softmax(dim=1) for own in said for one in own])
+    return entropy(each.mean(dim=0)) - torch.stack([entropy(one) for one in each]).mean(dim=0)
 
 
 def auroc(known: Tensor, strange: Tensor) -> float:

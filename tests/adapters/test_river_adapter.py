@@ -166,7 +166,13 @@ def test_a_pickle_goes_on_exactly_with_what_waits() -> None:
         assert copy.predict_proba_many(X[:20]) != model.predict_proba_many(X[:20])
 
 
-@pytest.mark.parametrize("settings", [{"memory": 5}, {"window": 5}, {"leanr": 1}, 5])
+def test_a_window_is_a_setting_and_there_is_none_by_itself() -> None:
+    settings = {"lr": 1e-2, "window": 20}
+    assert taught(new(batch=5, settings=settings), 0, 40).learner.recent >= 0
+    assert np.isnan(taught(new(batch=5), 0, 40).learner.recent)
+
+
+@pytest.mark.parametrize("settings", [{"memory": 5}, {"window": -5}, {"leanr": 1}, 5])
 def test_settings_are_refused_at_once(settings: Any) -> None:
     with pytest.raises(UserError):
         new(settings=settings)

@@ -18,6 +18,8 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.datasets import load_digits  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import MinMaxScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from peerlearn.adapters import PeerClassifier  # noqa: E402
@@ -92,6 +94,31 @@ def test_a_fit_that_fails_leaves_the_old_learner() -> None:
     assert np.array_equal(model.predict_proba(TEST_X), before)
 
 
+SMALL = X[:30, :, ::2, ::2]  # of another shape
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "wrong"),
+    [
+        (SMALL * 2.0, Y[:30], {}),
+        (SMALL, Y[:30] / 7, {}),
+        (SMALL, Y[:30], {"settings": {"widht": 4}}),
+        (SMALL, Y[:30], {"batch": 0}),
+    ],
+    ids=["values", "labels", "settings", "batch"],
+)
+def test_a_fit_of_another_shape_that_fails_leaves_all_that_was_fitted(
+    x: Any, y: Any, wrong: dict[str, Any]
+) -> None:
+    model = new().fit(X[:30], Y[:30])
+    fitted, answers = dict(vars(model)), model.predict_proba(TEST_X)
+    with pytest.raises(ValueError, match=r"pixels|label type|widht|batch"):
+        model.set_params(**wrong).fit(x, y)
+    assert vars(model) == {**fitted, **wrong}
+    assert np.array_equal(model.predict_proba(TEST_X), answers)
+    model.set_params(settings={"width": 4}, batch=10).partial_fit(X[30:60], Y[30:60])
+
+
 def test_a_window_shows_the_accuracy_before_learning() -> None:
     assert new(window=20).fit(X[:60], Y[:60]).learner_.recent >= 0
     assert np.isnan(new().fit(X[:60], Y[:60]).learner_.recent)
@@ -138,12 +165,20 @@ def test_digits_are_learnt_once_they_are_divided_by_16() -> None:
         model.predict(x)
 
 
+def test_a_scaler_to_0_and_1_may_stand_before_it() -> None:
+    x = np.random.default_rng(1).normal(size=(200, 64))
+    assert MinMaxScaler().fit_transform(x).max() > 1  # by a rounding
+    pipe = make_pipeline(MinMaxScaler(), new(image_shape=(8, 8))).fit(x, Y)
+    assert pipe.predict(x).shape == (200,)
+
+
 @pytest.mark.parametrize(
     ("x", "message"),
     [
         (X.reshape(200, -1), r"give image_shape, such as \(3, 8, 8\)"),
         (X[:, 0].reshape(200, -1), r"give image_shape, such as \(8, 8\)"),
         (X * 1.0, r"divide by .* such as X / 255"),
+        (X / 255 * 1.000004, r"got up to 1\.000004; divide by"),
         (X / 255 - 0.5, "Negative values in data, from -0.5; .* before they were normalised"),
         (X.astype(int), r'got int64 up to 255; .* give X.astype\("uint8"\)'),
         (np.where(X > 9, np.nan, 0.5), "NaN"),
@@ -286,7 +321,10 @@ def test_other_threads_predict_while_it_learns_new_classes() -> None:
         ({"batch": 0}, "batch: must be a whole number of images from 1 on, got 0"),
         ({"batch": 2.5}, "batch: must be"),
         ({"settings": {"memory": 5}}, "settings: memory does not belong there"),
-        ({"settings": {"labels": [1]}}, "settings: labels does not belong there"),
+        (
+            {"settings": {"labels": [1]}},
+            "labels does not belong there; take partial_fit's classes=",
+        ),
         ({"settings": "lr"}, "settings: need a dict"),
         ({"name": "err"}, "did you mean er"),
     ],

@@ -1,5 +1,7 @@
 import os
+import struct
 import warnings
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,20 @@ def resized(x: Tensor, height: int, width: int) -> Tensor:
     images = [Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()) for image in x]
     rows = [np.asarray(i.resize((width, height), Image.Resampling.BILINEAR)) for i in images]
     return torch.from_numpy(np.stack(rows)).permute(0, 3, 1, 2)
+
+
+def deep_png(path: Path, colours: np.ndarray) -> Path:
+    """Write (H, W, 3 or 4) with 16 bits, which Pillow cannot."""
+    height, width, channels = colours.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in colours)
+    head = struct.pack(">IIBBBBB", width, height, 16, {3: 2, 4: 6}[channels], 0, 0, 0)
+    parts = {b"IHDR": head, b"IDAT": zlib.compress(rows), b"IEND": b""}
+    chunks = [
+        struct.pack(">I", len(part)) + name + part + struct.pack(">I", zlib.crc32(name + part))
+        for name, part in parts.items()
+    ]
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    return path
 
 
 def refused(message: str, images: Any, size: Any = None) -> str:
@@ -271,6 +287,40 @@ def test_sixteen_bits_that_may_be_eight_are_refused_unless_all_is_black() -> Non
     assert not pictures(np.zeros((8, 8), np.uint16), None).any()
 
 
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_so_they_are_in_pil_images_and_files(suffix: str, tmp_path: Path) -> None:
+    dark = Image.fromarray(LAST[0, ..., 0].astype(np.uint16))
+    message = "uint16 pixels up to .* may mean 8 bits or 16; make them uint8"
+    path = saved(tmp_path, dark, suffix)
+    with Image.open(path) as image:
+        for images in (dark, image):
+            refused(f"^images: {message}", images, (4, 4))
+    refused(rf"^images\[1\]: .*image\.{suffix}: {message}", [X, path])
+    black = Image.fromarray(np.zeros((H, W), np.uint16))
+    for images in (black, saved(tmp_path, black, suffix)):
+        assert not pictures(images, None).any()
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+def test_files_of_colours_with_16_bits_are_refused_if_the_upper_8_show_nothing(
+    channels: int, tmp_path: Path
+) -> None:
+    deep = WITH_ALPHA[0].astype(np.uint16)[..., :channels]
+    deep[..., 3:] = 65535
+    path = deep_png(tmp_path / "dark.png", deep)
+    with Image.open(path) as image:
+        for images in (path, [image]):
+            refused("pixels of 16 bits are 0 in the upper 8.*save the image with 8 bits", images)
+    assert torch.equal(pictures(deep_png(path, deep << 8), None), X[:1])
+
+
+def test_small_bits_for_a_pixel_are_no_16_bits_for_a_colour(tmp_path: Path) -> None:
+    path = tmp_path / "565.bmp"
+    head = struct.pack("<2sIIIIiiHHIIiiII", b"BM", 62, 0, 54, 40, 2, 2, 1, 16, 0, 8, 0, 0, 0, 0)
+    path.write_bytes(head + bytes(8))
+    assert not pictures(path, None).any()
+
+
 @pytest.mark.parametrize(
     ("images", "message"),
     [
@@ -281,8 +331,9 @@ def test_sixteen_bits_that_may_be_eight_are_refused_unless_all_is_black() -> Non
         (X / 255 - 0.5, r"float pixels must lie in \[0, 1\], got -0.5 to 0.5"),
         (X * float("nan"), "some pixels are NaN or infinite; drop or repair those images"),
         (X / 0.0, "some pixels are NaN or infinite"),
-        (LAST.astype(str), "dtype <U3 cannot be pixels; give uint8, or float in"),
-        (LAST.astype(object), "dtype object cannot be pixels"),
+        (np.array(["a.png"]), r"dtype <U5 cannot be pixels; .*paths go in a list, x\.tolist\(\)$"),
+        (LAST.astype(object), r"dtype object cannot be pixels; .*paths go in a list"),
+        (LAST.astype("M8[s]"), r"dtype .* cannot be pixels; give uint8, or float in \[0, 1\]$"),
         (LAST.astype(np.longdouble), r"dtype (float128|longdouble|float64) cannot be pixels"),
         (X[:0], r"shape \(0, 3, 8, 10\) has no pixels; leave out what is empty"),
         (X[:, :, :0], "has no pixels"),

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -19,20 +20,23 @@ import numpy as np
 import pytest
 import torch
 from conftest import same
+from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from peerlearn import ResNet18, UserError, small_net
+from peerlearn import ResNet18, UserError, build_learner, small_net
 from peerlearn.data import mini
+from peerlearn.data.pictures import pictures
 from peerlearn.export import folding
 from peerlearn.export import program as interpreter
 from peerlearn.export import write as writer
-from peerlearn.export.exported import Exported, digest, former
+from peerlearn.export.exported import Exported, digest
 from peerlearn.export.program import Program
 from peerlearn.export.write import write_export
 from peerlearn.methods.pcr import CosineHead
 from peerlearn.nets import SmallNet
 from peerlearn.peer import PeerModel
+from peerlearn.stream import StreamInfo
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 SHAPE = (3, 32, 32)
@@ -235,6 +239,52 @@ def test_an_export_says_what_it_is(shipped: Path) -> None:
     assert sorted(path.name for path in shipped.iterdir()) == ["one", "two"]
 
 
+def shrunk(x: np.ndarray, size: int) -> np.ndarray:
+    """The first axis of x, resized as export.json says in words."""
+    scale = len(x) / size
+    width = max(1.0, scale)
+    rows = []
+    for i in range(size):
+        away = np.abs(np.arange(len(x)) + 0.5 - (i + 0.5) * scale) / width
+        weight = np.maximum(0, 1 - away)
+        rows.append(np.tensordot(weight / weight.sum(), x, axes=1))
+    return np.floor(np.stack(rows) + 0.5)
+
+
+@pytest.mark.parametrize("size", [(97, 130), (20, 300), (32, 31), (9, 7), (32, 32)])
+def test_the_words_about_resizing_are_enough_to_do_it(size: tuple[int, int], shipped: Path) -> None:
+    said = document(shipped / "one")["preprocessing"]["resize_exactly"]
+    assert "max(0, 1 - |j + 0.5 - (i + 0.5) s| / max(1, s))" in said
+    x = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
+    widths = shrunk(x.transpose(1, 0, 2).astype(float), 32)  # first along the width
+    resized = shrunk(widths.transpose(1, 0, 2), 32)
+    first = torch.from_numpy(x).permute(2, 0, 1)[None]
+    torchs = nn.functional.interpolate(first, size=(32, 32), mode="bilinear", antialias=True)
+    wanted = pictures(x, (32, 32))[0].numpy()
+    for found in (resized.transpose(2, 0, 1), torchs[0].numpy().astype(float)):
+        assert np.abs(found - wanted).max() <= 1
+        assert (found != wanted).mean() < 0.01  # where a half is rounded
+
+
+def test_the_words_about_grey_alpha_and_16_bits_are_true(shipped: Path) -> None:
+    said = document(shipped / "one")["preprocessing"]
+    rng = np.random.default_rng(0)
+    deep = rng.integers(0, 1 << 16, (32, 32)).astype(np.uint16)
+    rgba = rng.integers(0, 256, (32, 32, 4), np.uint8)
+
+    def read(image: Image.Image) -> np.ndarray:
+        file = io.BytesIO()
+        image.save(file, "PNG")
+        return pictures(Image.open(file), (32, 32))[0].permute(1, 2, 0).numpy()
+
+    assert said["grey"] == "repeated as red, green and blue"
+    assert said["alpha"] == "left out before resizing; the colours below it stay as they are"
+    assert said["16_bits"] == "the upper 8 of them, value >> 8, before resizing"
+    assert said["orientation"] == "pixels as they are stored; EXIF's is not applied"
+    assert np.array_equal(read(Image.fromarray(deep)), (deep >> 8)[..., None].repeat(3, axis=2))
+    assert np.array_equal(read(Image.fromarray(rgba)), rgba[..., :3])
+
+
 def test_a_program_holds_no_batch_norm_and_no_path_of_its_sources(shipped: Path) -> None:
     with zipfile.ZipFile(shipped / "two" / "program.pt2") as archive:
         names = {name.partition("/")[2]: name for name in archive.namelist()}
@@ -254,6 +304,31 @@ def test_torch_can_load_a_program_that_it_may_trust(
     module = torch.export.load(shipped / "one" / "program.pt2").module()
     for x in (REAL[:1], REAL):
         torch.testing.assert_close(module(x)[0], expected(models["one"], x), atol=1e-4, rtol=0)
+
+
+@pytest.mark.slow
+def test_the_page_shows_how_to_answer_without_peerlearn(shipped: Path, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "own-stream.md").read_text()
+    blocks = re.findall(r"^```python no-run\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    alone = [block for block in blocks if "export.json" in block]
+    assert ["onnxruntime" in block for block in alone] == [True, False]
+    assert all(len(block.splitlines()) <= 8 for block in alone)
+    code = "\n".join([*alone, "import sys", 'assert "peerlearn" not in sys.modules'])
+    shutil.copytree(shipped / "one", tmp_path / "shipped")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    black = torch.zeros(1, *SHAPE, dtype=torch.uint8)
+    assert done.stdout.split() == 2 * Exported(shipped / "one").predict(black)
+
+
+def test_a_learner_ships_its_networks_as_the_page_says(tmp_path: Path) -> None:
+    learner = build_learner("er+ccldc", StreamInfo(num_classes=10), "small", memory=20)
+    learner.learn(REAL, torch.arange(7))
+    with without_onnx():
+        write([peer.model for peer in learner.peers], tmp_path / "export")
+    found = Exported(tmp_path / "export").logits(REAL)
+    torch.testing.assert_close(found, learner.logits(REAL), atol=1e-4, rtol=0)
 
 
 def test_the_weights_are_those_of_the_networks_unfolded(
@@ -377,7 +452,7 @@ def test_networks_whose_answers_are_not_finite_are_refused(tmp_path: Path) -> No
     ],
 )
 def test_images_of_another_kind_are_refused_in_words(x: Any, shipped: Path) -> None:
-    with pytest.raises(UserError, match=r"need uint8 of shape \(batch, 3, 32, 32\), got .*resize"):
+    with pytest.raises(UserError, match=r"uint8 of shape \(batch, 3, 32, 32\), got .*antialias"):
         Exported(shipped / "one").predict(x)
 
 
@@ -386,10 +461,16 @@ def test_an_engine_that_is_not_there_is_refused_in_words(shipped: Path) -> None:
         Exported(shipped / "one", "programm")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("engine", ["program", "onnx"])
-@pytest.mark.parametrize("name", FILES)
+ASKED = {"program": "program.pt2", "onnx": "model.onnx"}  # by engine
+
+
+@pytest.mark.parametrize("engine", ASKED)
+@pytest.mark.parametrize("which", ["document", "file"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "removed", "empty"])
-def test_damage_of_any_file_is_found(name: str, damage: str, engine: Any, copied: Path) -> None:
+def test_damage_of_what_answers_is_found(
+    which: str, damage: str, engine: Any, copied: Path
+) -> None:
+    name = "export.json" if which == "document" else ASKED[engine]
     path = copied / name
     content = bytearray(path.read_bytes())
     if damage == "removed":
@@ -399,6 +480,32 @@ def test_damage_of_any_file_is_found(name: str, damage: str, engine: Any, copied
         left = {"cut": content[:-100], "flipped": content, "empty": bytearray()}[damage]
         path.write_bytes(left)
     with pytest.raises(UserError, match=name.replace(".", r"\.")):
+        Exported(copied, engine)
+
+
+@pytest.mark.parametrize("engine", ASKED)
+def test_export_json_and_one_file_are_enough_to_answer(engine: Any, copied: Path) -> None:
+    whole = Exported(copied, engine).logits(REAL)
+    for name in {*FILES} - {"export.json", ASKED[engine]}:
+        (copied / name).unlink()
+    assert torch.equal(Exported(copied, engine).logits(REAL), whole)
+
+
+@pytest.mark.parametrize("engine", ASKED)
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"labels": NAMES[:9]}, r"export\.json has 9 labels for answers of shape \(1, 10\)"),
+        ({"labels": [*NAMES, "bat"]}, "has 11 labels"),
+        ({"image_shape": [4, 32, 32]}, "cannot be used"),
+        ({"image_shape": [3, 10**9, 10**9]}, "cannot be used"),
+    ],
+)
+def test_labels_and_sizes_that_do_not_fit_are_found_when_it_is_read(
+    changed: dict[str, Any], says: str, engine: Any, copied: Path
+) -> None:
+    redone(copied, **changed)
+    with pytest.raises(UserError, match=says):
         Exported(copied, engine)
 
 
@@ -633,15 +740,36 @@ def test_a_crash_at_any_moment_leaves_a_whole_export(
         about = Exported(folder).about
         assert about in (OLD, NEW)
         assert dies or folder.exists()  # for those who look there themselves
+        assert len([*tmp_path.glob(".export*.new")]) <= 1
         found.append(about == NEW)
     del found[0]
     assert found.count(False) >= 6
     assert Exported(folder).about == NEW
-    assert not former(folder).exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
     if dies:
         assert found == sorted(found)  # once it is the new one, it stays that
-    else:
-        assert [path.name for path in tmp_path.iterdir()] == ["export"]
+
+
+def test_two_who_write_at_once_take_turns(
+    rewrite: Callable[[Path, dict[str, Any]], None], tmp_path: Path
+) -> None:
+    folder, failed = tmp_path / "export", []
+
+    def write_some(who: str) -> None:
+        for number in range(8):
+            try:
+                rewrite(folder, {"who": who, "number": number})
+            except UserError as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=write_some, args=(who,)) for who in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert Exported(folder).about["number"] == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
 
 
 def test_an_empty_folder_and_one_that_is_not_there_yet_are_written_to(

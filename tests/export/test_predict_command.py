@@ -141,10 +141,14 @@ class TestWhatIsExported:
         with pytest.raises(UserError, match="nothing has been learnt"):
             single.export(tmp_path / "early")
         single.learn(torch.zeros(4, 3, 8, 8, dtype=torch.uint8), ["a", "b", "a", ("c", 1)])
-        with pytest.raises(UserError, match="no slow copies; take peers"):
+        with pytest.raises(UserError, match=r"'average'; .* slow copies; take ensemble or peer$"):
             single.export(tmp_path / "slow", "average")
-        with pytest.raises(UserError, match="what: must be one of"):
-            single.export(tmp_path / "odd", "best")  # type: ignore[arg-type]
+        for odd in ("best", "peers", None, ["peer"]):
+            with pytest.raises(UserError, match=r"what: there is no .*; take ensemble or peer$"):
+                single.export(tmp_path / "odd", odd)  # type: ignore[arg-type]
+        for pair in (torch.rand(2, 3, 8, 8), (torch.rand(2, 3, 8, 8),), "ab"):
+            with pytest.raises(UserError, match=r"test: needs a pair \(images, labels\), got"):
+                single.export(tmp_path / "bare", test=pair)  # type: ignore[arg-type]
         with pytest.raises(UserError, match="test: 1 labels for 2 images"):
             single.export(tmp_path / "few", test=(torch.rand(2, 3, 8, 8), ["a"]))
         single.export(tmp_path / "whole")

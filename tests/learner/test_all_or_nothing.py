@@ -10,6 +10,7 @@ from conftest import Build, learn_some, same, tensors
 
 from peerlearn import METHODS, ClassStream, OnlineLearner, StreamInfo, UserError, build_learner
 from peerlearn.learner.turns import Turns
+from peerlearn.learner.undo import AllOrNothing
 from peerlearn.memory import Reservoir
 from peerlearn.methods import ER
 from peerlearn.nets import ResNet18, small_net
@@ -392,3 +393,20 @@ def test_a_first_snapshot_at_an_end_of_a_task_that_fails_is_taken_back(
     with pytest.raises(RuntimeError, match="of the method"):
         learner.end_task()
     assert equal(whole(learner), before)
+
+
+def test_a_step_that_was_taken_is_not_taken_back_by_what_comes_after_it(
+    build: Build, stream: ClassStream
+) -> None:
+    learner, twin = build("er"), build("er")
+    batch = next(iter(stream.tasks[0]))
+
+    def learn_and_break_off() -> None:
+        with AllOrNothing(learner, "all but images"):
+            learner.learn(*batch)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn_and_break_off()
+    twin.learn(*batch)
+    assert equal(whole(learner), whole(twin))

@@ -1,5 +1,6 @@
 """Bad input is refused with what to do next, and changes nothing."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,15 @@ import torch
 from conftest import Build, same, tensors
 from torch import Tensor
 
-from peerlearn import SGD, ClassStream, StreamInfo, UserError, build_learner, small_net
+from peerlearn import (
+    SGD,
+    ClassStream,
+    OnlineLearner,
+    StreamInfo,
+    UserError,
+    build_learner,
+    small_net,
+)
 from peerlearn.nets.base import SmallNet
 
 X, Y = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
@@ -22,7 +31,9 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "grey images without channels": (X[:, 0], Y, r"grey images are x\[:, None\]"),
     "four channels": (X[:, [0, 1, 2, 0]], Y, r"drop the alpha channel, x\[:, :3\]"),
     "four channels last": (
-        X[:, [0, 1, 2, 0]].permute(0, 2, 3, 1), Y, r"permute\(0, 3, 1, 2\), and drop alpha",
+        X[:, [0, 1, 2, 0]].permute(0, 2, 3, 1),
+        Y,
+        r"permute\(0, 3, 1, 2\), and drop alpha",
     ),
     "channels last, of numpy": (X.permute(0, 2, 3, 1).numpy(), Y, r"x\.transpose\(0, 3, 1, 2\)"),
     "grey images of numpy": (X[:, :1].numpy(), Y, r"x\.repeat\(3, axis=1\)"),
@@ -119,8 +130,12 @@ def test_plain_replay_needs_no_boundaries(method: str, stream: ClassStream) -> N
         ),
         ({"net": lambda: torch.nn.Linear(2, 2)}, r"Linear must offer features\(x\)"),
         ({"net": small_net(4)}, "a function that makes a network"),
+        ({"net": None}, "a function that makes a network"),
+        ({"net": 5}, r"small_net\(10\), or lambda n: small_net\(n\) where .*announced; got int"),
+        ({"name": 5}, "name: need a method, and after a plus its wrapper, .*er.ccldc.*, got 5"),
         ({"memory": 2.5}, "capacity must be 0 .*got 2.5"),
         ({"memory": True}, "capacity must be 0 .*got True"),
+        ({"memory": torch.tensor(2.5)}, r"capacity must be 0 .*got tensor\(2\.5"),
         ({"seed": "0"}, "seed must be a whole number"),
         ({"lr": True}, "lr must be a number, got True"),
         ({"optim": SGD(), "optimizer": "adam"}, "optim is sgd, optimizer adam; say one"),
@@ -159,9 +174,36 @@ def test_one_network_cannot_be_two_peers(build: Build) -> None:
         build("er+ccldc", net=lambda: only)
 
 
-def test_a_network_with_another_number_of_classes_is_refused(build: Build) -> None:
-    with pytest.raises(UserError, match="answers 3 classes, the stream has 4"):
-        build("er", net=lambda: small_net(3)).learn(X, Y)
+@pytest.mark.parametrize("rows", [3, 7])
+def test_a_network_with_another_number_of_classes_is_refused(rows: int, build: Build) -> None:
+    says = f"answers {rows} classes, the stream has 4; make it with num_classes=4"
+    with pytest.raises(UserError, match=says):
+        build("er", net=lambda: small_net(rows)).learn(X, Y)
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_a_network_that_ignores_the_number_of_classes_is_refused(rows: int) -> None:
+    learner = build_learner("er", StreamInfo(), lambda _: small_net(rows, width=4), memory=10)
+    before = tensors(learner)
+    says = rf"answers {rows} classes, .* has 2; .* that it is given, as in lambda n: small_net\(n\)"
+    with pytest.raises(UserError, match=says):
+        learner.learn(X, Y)
+    assert same(before, tensors(learner))
+
+
+def test_a_learner_is_not_built_where_nothing_can_be_learnt_but_may_be_loaded_there(
+    build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    learner = build("er", net="small")
+    learner.learn(*next(iter(stream.tasks[0])))
+    learner.save(tmp_path)
+    with torch.inference_mode():
+        with pytest.raises(UserError, match=r"inference_mode\(\) is on.*build .* outside of it"):
+            build("er")
+        with pytest.raises(UserError, match=r"inference_mode\(\) is on.*restore .* outside of it"):
+            OnlineLearner.restore(tmp_path)
+        learner.load(tmp_path)
+    learner.learn(*next(iter(stream.tasks[0])))
 
 
 class Labels(SmallNet):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import Build, learn_some, same, tensors, weights
@@ -18,7 +19,16 @@ from killed_worker import work_through
 from safetensors.torch import load_file
 from safetensors.torch import save as serialized
 
-from peerlearn import METHODS, ClassStream, OnlineLearner, UserError, small_net, storage
+from peerlearn import (
+    METHODS,
+    ClassStream,
+    OnlineLearner,
+    StreamInfo,
+    UserError,
+    build_learner,
+    small_net,
+    storage,
+)
 from peerlearn.learner import checkpoint
 from peerlearn.learner.validation import check_state
 from peerlearn.memory import MEMORIES
@@ -46,6 +56,28 @@ def test_a_loaded_learner_goes_on_bit_for_bit(
     assert same(tensors(unbroken), tensors(resumed))
     assert unbroken.cost == resumed.cost
     assert unbroken.progress.batches == resumed.progress.batches == 8
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"memory": np.int64(10)},
+        {"seed": np.int64(3), "updates": np.uint8(2)},
+        {"stream": StreamInfo(num_classes=np.int64(4), class_ids=(*np.arange(4),))},
+        {"memory": torch.tensor(10), "seed": torch.tensor(3)},
+    ],
+)
+def test_whole_numbers_of_other_libraries_are_saved_as_such(
+    numbers: dict[str, Any], stream: ClassStream, tmp_path: Path
+) -> None:
+    given = {"stream": stream.info, "memory": 20, "net": "small", "width": 4} | numbers
+    learner = build_learner("er", **given)
+    first, second, *_ = stream.tasks[0]
+    learner.learn(*first)
+    learner.save(tmp_path)
+    again = OnlineLearner.restore(tmp_path)
+    assert learner.learn(*second) == again.learn(*second)
+    assert same(tensors(learner), tensors(again))
 
 
 @pytest.mark.parametrize("name", ["er+untrained", "er+sdc", "derpp+ccldc-easy-to-hard"])
@@ -411,9 +443,7 @@ for _ in range(40):
     [10**301, {1, 2}, "x" * 2**25, NESTED],
     ids=["a long number", "a set", "a long text", "nested"],
 )
-def test_what_could_not_be_read_again_is_not_kept(
-    extra: Any, build: Build, tmp_path: Path
-) -> None:
+def test_what_could_not_be_read_again_is_not_kept(extra: Any, build: Build, tmp_path: Path) -> None:
     learner = build("er")
     learner.save(tmp_path, "before")
     with pytest.raises(UserError, match="extra: cannot be kept as JSON"):

@@ -148,6 +148,35 @@ def test_the_optimizer_has_gathered_nothing_for_new_rows_but_knows_their_usual_s
     assert 0 < moved < 4 * peer.optimizer.param_groups[0]["lr"]
 
 
+class InColumns(nn.Module):
+    """A classifier (D, C), as of those who write features @ weight."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.feature_dim, self.weight = 3, nn.Parameter(torch.randn(3, num_classes))
+
+    def features(self, x: Tensor) -> Tensor:
+        return x.mean(dim=(2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.features(x) @ self.weight
+
+
+def test_classes_may_be_columns_of_a_classifier() -> None:
+    learner = learnt("er+ema", net=InColumns)
+    (peer,), x = learner.peers, batches(1, range(2))[0][0]
+    weight, said = peer.model.net.weight, learner.logits(x)
+    assert isinstance(weight, nn.Parameter)
+    second = peer.optimizer.state[weight]["exp_avg_sq"].clone()
+    moments = grown(learner, 4).peers[0].optimizer.state[weight]
+    assert not moments["exp_avg"][:, 2:].any()
+    assert torch.equal(moments["exp_avg_sq"][:, :2], second)
+    usual = second.mean(dim=1, keepdim=True)
+    torch.testing.assert_close(moments["exp_avg_sq"][:, 2:], usual.expand(-1, 2))
+    assert torch.equal(learner.logits(x)[:, :2], said)
+    learner.learn(*batches(1, range(4), seed=3)[0])
+
+
 def test_with_zeros_for_second_moments_new_rows_would_move_too_far() -> None:
     def moved(old_steps: int, steps: int) -> float:
         """In learning rates, what a step does to a row that came after some."""
@@ -286,13 +315,24 @@ class TestGSAWithoutAnnouncement:
             for batch in batches(3, classes, seed=number):
                 assert torch.tensor([*learner.learn(*batch).values()]).isfinite().all()
             learner.end_task()
-        assert learner.progress.known_before == 5
 
     def test_a_task_is_of_the_labels_since_the_last_end(self) -> None:
         learner = learnt("gsa")
         learner.learn(*batches(1, range(3, 4))[0])
         present = learner.method.present(learner.progress)  # type: ignore[attr-defined]
-        assert present == slice(2, 4)
+        assert present.tolist() == [False, False, False, True]
+
+    @pytest.mark.parametrize("last", [(1, 2), (0, 7), (2,)])
+    def test_labels_of_a_task_may_lie_anywhere(self, last: tuple[int, ...]) -> None:
+        learner, drawn = growing("gsa"), list[Any]()
+        draw = learner.method.draw
+        learner.method.draw = lambda *given: drawn.append(draw(*given)) or drawn[-1]
+        for task in ((3, 5), last):
+            for x, y in batches(3, range(len(task))):
+                learner.learn(x, torch.tensor(task)[y])
+            learner.end_task()
+        assert drawn[-1].slots.tolist() == [*last]
+        assert {*drawn[-1].current.y.tolist()} == {*last}
 
     def test_only_old_classes_leave_out_the_loss_within_the_task(self) -> None:
         learner = growing("gsa", memory=30)
@@ -315,6 +355,18 @@ class Scrambled(WithHead):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classify(self.features(x))
+
+
+class TwiceAsWide(InColumns):
+    """Has two hidden features for each class."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.weight = nn.Parameter(torch.randn(2 * num_classes, num_classes))
+        self.hidden = nn.Parameter(torch.randn(3, 2 * num_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.features(x) @ self.hidden) @ self.weight
 
 
 class WithMean(WithHead):
@@ -396,8 +448,17 @@ class TestRefused:
         with pytest.raises(UserError, match=r"takes their number.*lambda n: small_net\(n\)"):
             growing("er", net=lambda: small_net(4))
 
-    def test_a_network_that_would_answer_otherwise(self) -> None:
-        learner = growing("er", net=Scrambled)
+    @pytest.mark.parametrize("memory", [0, 20])
+    def test_a_network_that_has_no_row_for_a_new_class(self, memory: int) -> None:
+        learner = learnt("er", net=lambda _: small_net(2, width=4), memory=memory)  # two at first
+        before = tensors(learner)
+        with pytest.raises(UserError, match=r"answers 2 classes, .* has 4; .* lambda n: small_net"):
+            learner.learn(*batches(1, range(4))[0])
+        assert same(tensors(learner), before)
+
+    @pytest.mark.parametrize("net", [Scrambled, TwiceAsWide])
+    def test_a_network_that_would_answer_otherwise(self, net: type[nn.Module]) -> None:
+        learner = growing("er", net=net)
         for batch in batches(3, range(2)):
             learner.learn(*batch)
         before = tensors(learner)
@@ -421,7 +482,7 @@ class TestRefused:
 
     def test_more_classes_than_there_can_be(self) -> None:
         learner = growing("er")
-        with pytest.raises(UserError, match="1000000 is out of range"):
+        with pytest.raises(UserError, match=r"1000000 is out of range.*number them from 0 on"):
             learner.learn(batches(1, range(2))[0][0], torch.full((10,), 1_000_000))
 
     @pytest.mark.parametrize("told", [{"classes_per_task": 2}, {"class_ids": (0, 1)}])
@@ -457,6 +518,16 @@ class TestRestore:
         with pytest.raises(UserError, match=r"made by a function; give net="):
             OnlineLearner.restore(tmp_path)
         again = OnlineLearner.restore(tmp_path, net=partial(small_net, width=4))
+        assert same(tensors(learner), tensors(again))
+
+    @pytest.mark.parametrize("name", ["seed", "memory", "updates", "precision", "lr", "devise"])
+    def test_takes_nothing_that_a_checkpoint_says_itself(self, name: str, tmp_path: Path) -> None:
+        learner = learnt("er", net="small", width=4)
+        learner.save(tmp_path)
+        hint = "did you mean device" if name == "devise" else "known: net, device, compile, peers"
+        with pytest.raises(UserError, match=f"restore: takes no {name!r}, .* checkpoint.*; {hint}"):
+            OnlineLearner.restore(tmp_path, **{name: 3})
+        again = OnlineLearner.restore(tmp_path, device="cpu", peers_at_once=1, compile=False)
         assert same(tensors(learner), tensors(again))
 
     def test_wants_a_recipe(self, tmp_path: Path) -> None:

@@ -516,3 +516,23 @@ def test_class_means_are_those_of_the_weights_after_any_step_of_a_peer(
     assert not after.equal(before)
     learner.predictor.refresh()
     assert learner.predictor.class_means().means.equal(after)
+
+
+@pytest.mark.parametrize("where", ["frozen_copy", "Frozen", "_Tensors"])
+def test_an_interrupt_while_networks_are_copied_leaves_no_answer_of_before(
+    where: str, build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner, twin = build("er"), build("er")
+    x = stream.test_sets[0].x[:8]
+    for batch in list(stream.tasks[0])[:2]:
+        learner.learn(*batch)
+        twin.learn(*batch)
+        with monkeypatch.context() as patch:
+            patch.setattr(f"peerlearn.learner.predictor.{where}", _interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                learner.logits(x)
+        assert torch.equal(learner.logits(x), twin.logits(x))
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt

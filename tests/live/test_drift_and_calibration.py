@@ -221,8 +221,8 @@ def test_the_calibration_error_is_that_of_a_plain_loop() -> None:
 
 class TestCalibrate:
     def test_fits_what_was_answered_before_it_was_learnt(self) -> None:
-        learner, plain = new(window=30), RecentSureness(30)
-        for x, labels in arriving(16):
+        learner, plain = new(window=200), RecentSureness(200)
+        for x, labels in arriving(40):
             if learner.classes:
                 rows = [k for k, label in enumerate(labels) if label in learner.classes]
                 y = torch.tensor([learner.classes.index(labels[k]) for k in rows])
@@ -244,14 +244,14 @@ class TestCalibrate:
     def test_answers_that_are_not_finite_count_for_nothing(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        learner, before = learnt(), learnt().calibrate()
+        learner, before = learnt(count=20), learnt(count=20).calibrate()
         with monkeypatch.context() as patch:
             patch.setattr(Frozen, "logits", lambda _, x, *_rest: torch.full((len(x), 3), math.nan))
             learner.learn(*batches(1)[0])
         assert learner.calibrate() == before
 
     def test_changes_how_sure_answers_are_and_neither_which_nor_what_is_learnt(self) -> None:
-        plain, learner = learnt(), learnt()
+        plain, learner = learnt(count=20), learnt(count=20)
         x, labels = batches(1, seed=5)[0]
         learner.calibrate()
         assert learner.temperature != 1
@@ -262,19 +262,21 @@ class TestCalibrate:
         assert learner.learn(x, labels) == plain.learn(x, labels)
 
     def test_a_second_time_begins_from_the_logits_and_not_from_the_first(self) -> None:
-        learner = learnt()
+        learner = learnt(count=20)
         assert learner.calibrate() == learner.calibrate()
 
     def test_a_single_class_leaves_answers_as_they_are(self) -> None:
         learner = new()
-        for x, _ in batches(3):
+        for x, _ in batches(20):
             learner.learn(x, ["cat"] * 6)
         assert learner.calibrate().temperature == 1.0
 
     def test_is_refused_before_there_is_something_to_fit(self) -> None:
         with pytest.raises(UserError, match="nothing has been learnt yet"):
             new().calibrate()
-        with pytest.raises(UserError, match=r"6 images of known classes .* needs 10"):
+        with pytest.raises(UserError, match=r"answers to 6 images .* until there are 100"):
             learnt(count=2).calibrate()
+        with pytest.raises(UserError, match=r"with a window of as many or more"):
+            learnt(count=30, window=99).calibrate()
         with pytest.raises(UserError, match="window=0 no image is predicted"):
             learnt(window=0).calibrate()

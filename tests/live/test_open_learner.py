@@ -443,6 +443,11 @@ def test_prequential_accuracy_is_that_of_predicting_first(window: int) -> None:
     assert silent.drift_hints == []
 
 
+def test_a_stream_of_another_learner_is_refused() -> None:
+    with pytest.raises(UserError, match="give boundaries= and labels="):
+        new(stream=StreamInfo())
+
+
 @pytest.mark.parametrize("window", [-1, 1.5, "all", None, True, 10**7, 10**40])
 def test_a_window_that_cannot_be_is_refused(window: Any) -> None:
     with pytest.raises(UserError, match="window"):
@@ -457,8 +462,9 @@ def test_a_window_that_cannot_be_is_refused(window: Any) -> None:
     [("er+ema-chain", "none"), ("derpp+ccldc", "none"), ("ocm", "new classes")],
 )
 def test_at_every_moment_of_a_stream_a_restored_learner_goes_on_bit_for_bit(
-    name: str, boundaries: Any, tmp_path: Path
+    name: str, boundaries: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("peerlearn.live.learner.LEAST", 10)
     settings = {"boundaries": boundaries, "window": 20, "labels": ["announced"], "size": 8}
     unbroken, broken = new(name, **settings), new(name, **settings)
     for number, (x, labels) in enumerate(arriving(12)):
@@ -733,6 +739,27 @@ def test_a_class_that_is_being_learnt_is_no_answer_yet() -> None:
         step.join(PATIENCE)
     assert learner.classes[-1] == "new"
     assert learner.predict_proba(x).shape == (6, 4)
+
+
+@pytest.mark.parametrize("announced", [["class 1"], ["x", "class 0"]])
+def test_within_the_first_batch_only_what_was_announced_is_an_answer(announced: list[str]) -> None:
+    learner = new(size=8, labels=announced)
+    x, labels = batches(1, classes=6)[0]
+    before, said = learner.predict_proba(x), list[Any]()
+    gradients = learner.learner._gradients
+    compute = gradients.compute
+
+    def asking(*given: Any) -> Any:
+        thread = threading.Thread(target=lambda: said.append(learner.predict(x, details=True)))
+        thread.start()
+        thread.join(PATIENCE)
+        return compute(*given)
+
+    gradients.compute = asking  # type: ignore[method-assign]
+    learner.learn(x, labels)
+    assert said[0].classes == announced
+    torch.testing.assert_close(said[0].probabilities, before)
+    assert {*said[0].labels} <= {*announced}
 
 
 def test_steps_that_fail_trouble_nobody_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -29,8 +30,11 @@ def plain_entropy(probabilities: list[float]) -> float:
 
 def plain_disagreement(networks: list[list[float]]) -> float:
     said = [plain_softmax(logits) for logits in networks]
-    mean = [sum(p) / len(said) for p in zip(*said, strict=True)]
-    return plain_entropy(mean) - sum(map(plain_entropy, said)) / len(said)
+    pairs = [
+        sum(p * q for i, p in enumerate(a) for j, q in enumerate(b) if i != j)
+        for a, b in combinations(said, 2)
+    ]
+    return sum(pairs) / len(pairs) if pairs else 0.0
 
 
 def networks_of(learner: Any) -> list[Tensor]:
@@ -59,7 +63,7 @@ def test_details_are_what_plain_loops_find(name: str, temperature: float) -> Non
         assert found.labels[row] == learner.classes[expected.index(max(expected))]
         assert float(found.probability[row]) == pytest.approx(max(expected), abs=1e-6)
         assert float(found.entropy[row]) == pytest.approx(plain_entropy(expected), abs=1e-5)
-        differ = plain_disagreement([one[row].tolist() for one in everyone])
+        differ = plain_disagreement([(one[row] / temperature).tolist() for one in everyone])
         assert float(found.disagreement[row]) == pytest.approx(differ, abs=1e-6)
 
 
@@ -74,7 +78,7 @@ def test_who_is_compared(name: str, networks: int) -> None:
         assert not found.any()
     else:
         assert (found > 0).all()
-        assert (found <= math.log(networks)).all()
+        assert (found < 1).all()
 
 
 @pytest.mark.parametrize("answer", ["peers", "shadow", "average"])
@@ -105,21 +109,19 @@ class TestFunctions:
         assert entropy(rows).tolist() == pytest.approx([0, math.log(4)])
 
     @pytest.mark.parametrize("networks", [1, 2, 3, 5])
-    def test_disagreement_lies_between_nothing_and_the_log_of_the_networks(
-        self, networks: int
-    ) -> None:
+    def test_disagreement_is_the_chance_that_two_draws_differ(self, networks: int) -> None:
         said = [torch.randn(50, 6) * 10 for _ in range(networks)]
         found = disagreement(said)
         expected = [
             plain_disagreement([one[row].double().tolist() for one in said]) for row in range(50)
         ]
         assert found.tolist() == pytest.approx(expected, abs=1e-5)
-        assert ((found >= 0) & (found <= math.log(networks) + 1e-6)).all()
+        assert ((found >= 0) & (found <= 1)).all()
 
     def test_large_logits_do_no_harm(self) -> None:
         sure = torch.tensor([[1e4, -1e4, 0.0]])
         assert disagreement([sure, sure]).tolist() == [0.0]
-        assert disagreement([sure, sure.roll(1, 1)]).tolist() == pytest.approx([math.log(2)])
+        assert disagreement([sure, sure.roll(1, 1)]).tolist() == [1.0]
 
 
 class TestRefused:

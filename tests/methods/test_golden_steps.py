@@ -66,6 +66,20 @@ def test_a_gsa_step_in_the_warm_up_weighs_all_classes_alike() -> None:
     torch.testing.assert_close(gsa.loss(peer, draw).loss, expected)  # type: ignore[arg-type]
 
 
+def test_gsa_takes_labels_of_a_task_that_lie_apart() -> None:
+    gsa = GSA(StreamInfo(boundaries=True))
+    gsa.stream = StreamInfo(num_classes=4, grows=True, boundaries=True)
+    logits = torch.randn(2, 8, 4, generator=torch.Generator().manual_seed(0))
+    peer = Parrot(logits[0], logits[1])
+    peer.buffers = {name: torch.full((4,), 7.0) for name in ("count", "own", "others")}
+    y, slots = torch.tensor([0, 3, 0, 3] * 2), torch.tensor([0, 3])
+    group = LabelledImages(torch.zeros(8), y)
+    draw = GSADraw(group, group, group, slots=slots, warm=True)
+    within = F.cross_entropy(logits[0][:, slots], torch.tensor([0, 1] * 4))
+    expected = within + 2 * F.cross_entropy(logits[1], y)
+    torch.testing.assert_close(gsa.loss(peer, draw).loss, expected)  # type: ignore[arg-type]
+
+
 class TestERACEActiveClasses:
     labels, seen = torch.tensor([2, 3, 2, 3]), torch.tensor([1, 1, 1, 1, 0, 0]).bool()
 

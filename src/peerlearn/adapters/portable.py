@@ -61,7 +61,9 @@ def _restored(files: Mapping[str, bytes], beside: Mapping[str, Any]) -> OpenLear
 
 
 def portable(settings: Mapping[str, Any] | None, **own: Any) -> PortableLearner:
-    """The learner of an adapter. own: its parameters; settings: what its user sets besides.
+    """The learner of an adapter, without a window unless somebody asks for one.
+
+    own: the adapter's parameters; settings: what its user sets besides.
 
     >>> portable({"memory": 5}, name="er", memory=50)
     Traceback (most recent call last):
@@ -71,8 +73,6 @@ name, or leave it out
     if not isinstance(settings, Mapping | None):
         raise UserError(f'settings: need a dict such as {{"lr": 1e-3}}, got {settings!r:.60}')
     for name in (settings or {}).keys() & own.keys():
-        raise UserError(
-            f"settings: {name} does not belong there; take the parameter of that name, or leave it "
-            "out"
-        )
-    return PortableLearner(**own, **(settings or {}))
+        instead = "partial_fit's classes=" if name == "labels" else "the parameter of that name"
+        raise UserError(f"settings: {name} does not belong there; take {instead}, or leave it out")
+    return PortableLearner(**{"window": 0, **own, **(settings or {})})

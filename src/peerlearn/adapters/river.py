@@ -45,7 +45,7 @@ class RiverClassifier(Base):
             first batch, or 64 where these differ.
         batch: images that `learn_one` collects.
         seed: decides everything that is drawn.
-        settings: more of `OpenLearner`, such as {"lr": 1e-3}.
+        settings: more of `OpenLearner`, such as {"lr": 1e-3}; its window is 0 unless it is set.
 
     >>> import numpy as np
     >>> model = RiverClassifier("er", memory=50, net="small", batch=2)
@@ -70,9 +70,7 @@ class RiverClassifier(Base):
     ) -> None:
         self.name, self.memory, self.net, self.size = name, memory, net, size
         self.batch, self.seed, self.settings = batch_size(batch), seed, settings
-        self.learner = portable(
-            settings, name=name, memory=memory, net=net, size=size, seed=seed, window=0
-        )
+        self.learner = portable(settings, name=name, memory=memory, net=net, size=size, seed=seed)
         self._waiting: list[tuple[Tensor, Label]] = []
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from peerlearn.data.levels import ROUNDING
 from peerlearn.errors import UserError
 
 Array = npt.NDArray[Any]
@@ -96,7 +97,7 @@ def _check_values(rows: Array) -> None:
     if kind == "b" or rows.dtype == np.uint8:
         return
     low, high = rows.min(), rows.max()
-    if low < 0:
+    if low < -ROUNDING:
         raise UserError(
             f"X: Negative values in data, from {low:g}; pixels are uint8, or floats in [0, 1]: "
             "give them as they were before they were normalised"
@@ -106,9 +107,9 @@ def _check_values(rows: Array) -> None:
             f"X: pixels must be uint8, or floats in [0, 1], got {rows.dtype} up to {high}; if they "
             'run from 0 to 255, give X.astype("uint8")'
         )
-    if high > 1:
+    if high > 1 + ROUNDING:
         most = 255 if 16 < high <= 255 else high
         raise UserError(
-            f"X: float pixels must lie in [0, 1], got up to {high:g}; divide by the largest value "
-            f"that a pixel can have, such as X / {most:g}"
+            f"X: float pixels must lie in [0, 1], got up to {high:.8g}; divide by the largest "
+            f"value that a pixel can have, such as X / {most:.8g}"
         )

@@ -2,6 +2,7 @@
 
 # ruff: noqa: N803 - scikit-learn calls it X, and so do those who name arguments
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
@@ -61,6 +62,7 @@ class PeerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     image_shape_: tuple[int, ...]
+    learner_: PortableLearner
 
     def __init__(
         self,
@@ -93,10 +95,15 @@ class PeerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # --- learning
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Forget what was learnt, then learn every image once, in order, in batches."""
-        images, labels = self._checked(X, y, begins=True)
+        """Learn every image once, in order, in batches, and forget what was learnt before.
+
+        If it raises, nothing is forgotten.
+        """
+        fresh = copy.copy(self)  # reading X notes what its features are
+        images, labels = fresh._checked(X, y, begins=True)
         in_order(labels)
-        self.learner_ = self._learnt(self._new(), images, labels)
+        fresh.learner_ = self._learnt(self._new(), images, labels)
+        self.__dict__ = fresh.__dict__
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:

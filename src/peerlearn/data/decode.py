@@ -74,8 +74,29 @@ def size_note(names: Sequence[str], sizes: Sequence[Size]) -> str:
 
 def read_image(path: Path, height: int, width: int) -> Pixels:
     """Return the pixels of one file, (3, height, width)."""
-    with _opened(path) as image:
+    with opened(path) as image:
         return pixels_of(image, height, width)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Image.Image]:
+    """Open a file of a known format; whatever goes wrong with it within is said with its name."""
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            yield image
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    except Image.DecompressionBombError as error:
+        raise UserError(
+            f"{path}: over {MAX_PIXELS / 1e6:.0f} million pixels; make it smaller or remove it"
+        ) from error
+    except Exception as error:  # a damaged file may raise anything
+        why = " ".join(str(error).replace(f" {str(path)!r}", "").split()) or type(error).__name__
+        raise UserError(
+            f"{path}: not a readable image ({why}); replace the file or remove it"
+        ) from error
 
 
 def pixels_of(image: Image.Image, height: int, width: int) -> Pixels:
@@ -103,28 +124,8 @@ def _decoded(
 
 
 def _size(path: Path) -> Size:
-    with _opened(path) as image:
+    with opened(path) as image:
         return image.height, image.width
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    try:
-        with Image.open(path, formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise Image.DecompressionBombError
-            yield image
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
-    except Image.DecompressionBombError as error:
-        raise UserError(
-            f"{path}: over {MAX_PIXELS / 1e6:.0f} million pixels; make it smaller or remove it"
-        ) from error
-    except Exception as error:  # a damaged file may raise anything
-        why = " ".join(str(error).replace(f" {str(path)!r}", "").split()) or type(error).__name__
-        raise UserError(
-            f"{path}: not a readable image ({why}); replace the file or remove it"
-        ) from error
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Images as people have them, made what a learner takes."""
 
 import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,14 +20,15 @@ from peerlearn.data.decode import (
     check_size,
     common_size,
     image_sizes,
+    opened,
     pixels_of,
-    read_image,
 )
 from peerlearn.data.levels import levels
 from peerlearn.errors import UserError
 
 CHANNELS = (1, 3, 4)  # grey, colours, colours with alpha
 NARROW = 4  # pixels: a last size up to this one is taken for channels, not for a width
+_DEEP = re.compile(";16[BLN]")  # in what Pillow says of a file that it has not read yet
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 Array = Tensor | npt.NDArray[Any]
@@ -49,9 +51,10 @@ def pictures(images: Pictures, size: Size | None) -> Tensor:
       size up to 4 is channels, not a width. What can still be read in two ways is refused, such
       as (B, 1, H, 3), and outside of lists (3, H, W) and (4, H, W): one image, or grey ones?
     - Colours: grey is repeated three times; alpha is left out, the colours below it stay.
-    - Values: uint8; floats in [0, 1], rounded to 256 levels; bool, where True is white; uint16, of
-      which the upper 8 bits stay, as of files with 16 bits. Where no value exceeds 255 it may be
-      8 bits that are meant: refused, unless all is black.
+    - Values: uint8; floats in [0, 1], rounded to 256 levels; bool, where True is white; 16 bits,
+      also of PIL images and files, of which the upper 8 stay. Where no value exceeds 255 it may be
+      8 bits that are meant: refused, unless all is black. Of colours with 16 bits Pillow shows the
+      upper 8 alone: files are refused where these are black.
     - Sizes: an image of another size is resized whole, bilinear, by Pillow: nothing is cut off or
       turned, height and width may scale differently.
     - Files: the formats and the most pixels that `image_folder` takes; links are followed. Of
@@ -160,14 +163,27 @@ def _pixels(source: Source, height: int, width: int) -> Tensor:
         return torch.from_numpy(np.stack(resized))
     with warnings.catch_warnings(action="ignore"):  # of odd files: an error or nothing will do
         if isinstance(source, Path):
-            return torch.from_numpy(read_image(source, height, width))[None]
+            with opened(source) as image:
+                return _pixels_of_image(image, height, width)
         try:
-            return torch.from_numpy(pixels_of(source, height, width))[None]
+            return _pixels_of_image(source, height, width)
         except UserError:
             raise
         except Exception as error:  # it may read a damaged file only now
             why = " ".join(str(error).split()) or type(error).__name__
             raise UserError(f"not a readable image ({why}); replace it or leave it out") from error
+
+
+def _pixels_of_image(image: Image.Image, height: int, width: int) -> Tensor:
+    deep = _DEEP.search(str(getattr(image, "tile", "")))
+    if image.mode.startswith("I;16"):
+        _check_depth(int(np.asarray(image).max()))
+    elif deep and image.convert("RGB").getbbox() is None:  # nothing but zeros
+        raise UserError(
+            "pixels of 16 bits are 0 in the upper 8, and may mean 8 bits or 16; save the image "
+            "with 8 bits"
+        )
+    return torch.from_numpy(pixels_of(image, height, width))[None]
 
 
 def _tensor(x: Array) -> Tensor:
@@ -179,8 +195,9 @@ def _tensor(x: Array) -> Tensor:
         native = x.dtype.newbyteorder("=")
         return torch.from_numpy(np.require(x, native, ["C", "A", "W"]))  # as tensors must be
     except (TypeError, ValueError) as error:
+        hint = "; paths go in a list, x.tolist()" if x.dtype.kind in "UO" else ""
         raise UserError(
-            f"dtype {x.dtype} cannot be pixels; give uint8, or float in [0, 1]"
+            f"dtype {x.dtype} cannot be pixels; give uint8, or float in [0, 1]{hint}"
         ) from error
 
 
@@ -232,7 +249,8 @@ def _levels(x: Tensor) -> Tensor:
     if x.dtype == torch.bool:
         return x.to(torch.uint8).mul_(255)
     if x.dtype == torch.uint16:
-        return _upper_bits(x.int())
+        _check_depth(int(x.int().max()))
+        return (x.int() >> 8).to(torch.uint8)
     if x.dtype not in FLOATS:
         name = str(x.dtype).removeprefix("torch.")
         raise UserError(
@@ -242,11 +260,10 @@ def _levels(x: Tensor) -> Tensor:
     return levels(x)
 
 
-def _upper_bits(x: Tensor) -> Tensor:
-    high = int(x.max())
+def _check_depth(high: int) -> None:
+    """Refuse 16 bits that may be 8. high: the largest value."""
     if 0 < high < 256:
         raise UserError(
             f"uint16 pixels up to {high} may mean 8 bits or 16; make them uint8, shifted by 8 bits "
             "if they have 16"
         )
-    return (x >> 8).to(torch.uint8)

@@ -47,7 +47,8 @@ _KEYS = {
 class Exported:
     """Networks that `write_export` has written, ready to answer.
 
-    Every file is compared with its digest. May be asked from several threads at once.
+    Needs export.json and the file of its engine, which are compared with their digests; the others
+    may be missing. May be asked from several threads at once.
 
     Args:
         folder: of the export.
@@ -71,10 +72,15 @@ class Exported:
         self.about: dict[str, Any] = document["about"]
         try:
             self._run = ENGINES[engine](content)
+            answers = self._answers(torch.zeros(1, *self.image_shape, dtype=torch.uint8))
         except UserError:
             raise
         except Exception as error:  # a doctored file may raise anything
             raise _damaged(path, f"{_FILES[engine]} cannot be used ({brief(error)})") from error
+        for answer in answers:
+            if answer.shape != (1, len(self.labels)):
+                count, shape = len(self.labels), tuple(answer.shape)
+                raise _damaged(path, f"{DOCUMENT} has {count} labels for answers of shape {shape}")
 
     def predict(self, x: Array) -> list[Any]:
         """The label of each image. x: (B, 3, H, W) uint8."""
@@ -100,7 +106,8 @@ class Exported:
             got = f"{getattr(x, 'dtype', type(x).__name__)} {tuple(getattr(x, 'shape', ()))}"
             raise UserError(
                 f"images: need uint8 of shape (batch, {', '.join(map(str, self.image_shape))}), "
-                f"got {got}; resize whole images, bilinear, and do not divide them by 255"
+                f"got {got}; resize whole images, bilinear with antialias as {DOCUMENT} says, and "
+                "do not divide them by 255"
             )
         return images.detach().cpu()
 
@@ -176,15 +183,11 @@ def _read_once(folder: Path, wanted: str) -> tuple[dict[str, Any], bytes]:
     if wanted not in document["files"]:
         why = document["left_out"].get(wanted, "it was not written")
         raise UserError(f"export {folder}: has no {wanted} ({why}); take another engine")
-    found = b""
-    for name, expected in document["files"].items():
-        content = bytes_if_readable(place / name)
-        if hashlib.sha256(content).hexdigest() != expected:
-            what = f"{name} is missing, cut short or damaged (its digest was {expected:.8})"
-            raise _damaged(folder, what)
-        if name == wanted:
-            found = content
-    return document, found
+    content, expected = bytes_if_readable(place / wanted), document["files"][wanted]
+    if hashlib.sha256(content).hexdigest() != expected:
+        what = f"{wanted} is missing, cut short or damaged (its digest was {expected:.8})"
+        raise _damaged(folder, what)
+    return document, content
 
 
 def read_document(folder: Path) -> dict[str, Any]:

@@ -11,11 +11,10 @@ import json
 import logging
 import math
 import os
-import secrets
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -47,13 +46,22 @@ from peerlearn.export.folding import folded
 from peerlearn.export.program import OUTPUTS
 from peerlearn.methods.replay import images
 from peerlearn.peer.model import PeerModel
-from peerlearn.storage import flush_folder, user_path, write_file
+from peerlearn.storage import flush_folder, locked, user_path, write_file
 
 TRIED = 3  # images of noise, and as many of large patches, on which all of it must agree
 NEEDED = ("onnx", "onnxscript", "onnxruntime")  # for ONNX: to write it, and to try it
 PREPROCESSING = {
     "input": "uint8 (B, 3, H, W), the channels red, green, blue, 0 to 255",
-    "resize": "the whole image to (H, W), bilinear, whatever its proportions",
+    "grey": "repeated as red, green and blue",
+    "alpha": "left out before resizing; the colours below it stay as they are",
+    "16_bits": "the upper 8 of them, value >> 8, before resizing",
+    "other_kinds": "as Pillow's convert('RGB') has them; of several frames the first",
+    "orientation": "pixels as they are stored; EXIF's is not applied",
+    "resize": "the whole image to (H, W), whatever its proportions, bilinear with antialias: "
+    "Pillow's BILINEAR, or PyTorch's interpolate(mode='bilinear', antialias=True) of uint8",
+    "resize_exactly": "along the width, then along the height, each time rounded to whole levels: "
+    "where n pixels become m, pixel i is the mean of all pixels j, weighted by "
+    "max(0, 1 - |j + 0.5 - (i + 0.5) s| / max(1, s)), s = n / m",
     "divided_by": 255,
     "divided": "inside the program; divide nothing before",
 }
@@ -327,15 +335,27 @@ def _quiet() -> Iterator[None]:
 
 
 def _place(contents: Mapping[str, bytes | str], path: Path) -> None:
-    """Make a folder of these files, in place of the one that is there.
-
-    A crash at any moment leaves a whole one, there or under the name that `Exported` then looks at.
-    """
-    draft, old = path.parent / f".{path.name}.{secrets.token_hex(4)}.new", former(path)
+    """Make a folder of these files, in place of the one that is there; one writer at a time."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.parent / f".{path.name}.lock"
+    with locked(lock):
+        try:
+            _replace(contents, path)
+        finally:
+            with suppress(OSError):  # Windows removes it when it is let go
+                lock.unlink()  # those who wait for it notice, and make another
+
+
+def _replace(contents: Mapping[str, bytes | str], path: Path) -> None:
+    """A crash at any moment leaves a whole export, there or where `Exported` then looks.
+
+    It leaves one draft at most, which the next writer removes.
+    """
+    draft, old = path.parent / f".{path.name}.new", former(path)
     _restore(path)
     _refuse_foreign(path)
     try:
+        shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
         for name, content in contents.items():
             write_file(draft / name, content)

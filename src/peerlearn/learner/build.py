@@ -13,7 +13,7 @@ from peerlearn.data import DATASETS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner import TEACHERS, WRAPPERS
 from peerlearn.learner.collaboration import Collaboration
-from peerlearn.learner.inputs import Devices
+from peerlearn.learner.inputs import Devices, check_net
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.wrapper import WrapperBase
 from peerlearn.memory import MEMORIES
@@ -31,7 +31,8 @@ from peerlearn.stream.base import StreamInfo
 Profile = Literal["paper", "authors"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 NET, MEMORY = "resnet18", "reservoir"  # where nobody chooses others
-KEPT_OPTIONS = ("seed", "updates", "precision", "layout")  # in a recipe; others are the machine's
+KEPT_OPTIONS = ("seed", "updates", "precision", "layout")  # in a recipe
+OWN_OPTIONS = ("device", "compile", "peers_at_once")  # of each machine
 # the group of settings that each kind of part has, and where its name is looked up
 KINDS: Mapping[str, Registry[Any]] = {
     "method": METHODS,
@@ -191,8 +192,11 @@ def rebuilt(
 ) -> OnlineLearner:
     """The learner of a recipe, untrained.
 
-    net: makes its network, if the recipe does not name one; options: of `OnlineLearner`.
+    net: makes its network, if the recipe does not name one; options: `OWN_OPTIONS`.
     """
+    for option in (option for option in options if option not in OWN_OPTIONS):
+        problem = f"restore: takes no {option!r:.60}, as the checkpoint says what its learner is"
+        raise UserError(did_you_mean(problem, option, ("net", *OWN_OPTIONS)))
     try:
         names = dict(recipe["names"])
         told = dict(recipe["stream"])
@@ -226,6 +230,11 @@ def split_name(name: str) -> tuple[str, str, str]:
     >>> split_name("er+ccldc"), split_name("my+code.py:Mine")
     (('er', '+', 'ccldc'), ('my+code.py:Mine', '', ''))
     """
+    if not isinstance(name, str):
+        raise UserError(
+            f'name: need a method, and after a plus its wrapper, such as "er" or "er+ccldc", '
+            f"got {name!r:.60}"
+        )
     place, colon, rest = name.rpartition(":")
     base, plus, wrapper = rest.partition("+")
     return f"{place}{colon}{base}", plus, wrapper
@@ -278,6 +287,8 @@ def build_learner(
             f"stream: need what a stream tells, StreamInfo(num_classes=...), got {stream!r:.60}"
         )
     named = net if isinstance(net, str) else None
+    if named is None:
+        check_net(net)
     optim = settings.get("optim")
     if isinstance(optim, Optimizer):
         if optimizer not in (None, optim.name):

@@ -8,6 +8,7 @@ moment leaves the old one whole.
 
 import hashlib
 import json
+import operator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 FORMAT = "peerlearn-checkpoint"
 SCHEMA = 2
 # what came when checkpoints had been written, and theirs
-LATER = {"progress.skipped": 0, "progress.known_before": 0}
+LATER = {"progress.skipped": 0}
 _KEYS = {"tensors": str, "sha256": str, "settings": dict, "state": dict}
 MOST_DIFFERENCES = 5  # named in a message
 MOST_EXTRA = MOST_BYTES // 2
@@ -73,7 +74,7 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
             "extra": extra,
         }
         flush_folder(folder)
-        replace_file(folder / "state.json", json.dumps(state, indent=1))
+        replace_file(folder / "state.json", json.dumps(state, indent=1, default=operator.index))
         (folder / used).unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         # What was begun stays as it is: no state.json names it, and the next save overwrites it.
@@ -129,6 +130,7 @@ def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
+@torch.inference_mode(mode=False)  # what is made there could never learn
 def load(learner: "OnlineLearner", folder: Path) -> Any:
     """Put a learner into the state of a checkpoint; change nothing unless all of it fits.
 
@@ -179,7 +181,8 @@ def settings(learner: "OnlineLearner") -> dict[str, Any]:
         "updates": learner.updates,
         "precision": learner.precision,
     }
-    plain: dict[str, Any] = json.loads(json.dumps(flatten(described)))  # tuples become lists
+    text = json.dumps(flatten(described), default=operator.index)  # whole numbers, also of NumPy
+    plain: dict[str, Any] = json.loads(text)  # tuples become lists
     return plain
 
 

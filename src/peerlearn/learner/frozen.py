@@ -1,8 +1,12 @@
 """Networks as they were between two steps, with all that is needed to answer."""
 
+import operator
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from functools import partial
+from types import MethodType
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +63,12 @@ class Rows(NamedTuple):
 class Frozen:
     """Answers of one state, for ever the same, from any number of threads at once.
 
+    Its models have weights and buffers of their own, and modules and methods that a module keeps,
+    alone or in a list, tuple, dict or partial, are of the same copy, hooks among them. What a
+    network reaches in another way stays the live one: by a closure (`lambda x: self.layer(x)`), by
+    an object that is no module, or in a container within another. Nor are tensors copied that are
+    neither parameters nor buffers.
+
     Args:
         models: those that answer, in evaluation mode and nobody else's; their mean is the answer.
         device: where answers are, wherever the models are.
@@ -86,9 +96,13 @@ class Frozen:
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """(B, C): the mean of the peers' logits, or one peer's."""
+        return self.all_logits(x, peer)[:, : self.num_classes]
+
+    def all_logits(self, x: Array, peer: int | None = None) -> Tensor:
+        """The same with every row of the models, also those that nothing has learnt."""
         if peer is not None and not 0 <= peer < len(self.models):
             raise UserError(f"peer must be from 0 to {len(self.models) - 1}, got {peer}")
-        return _mean(self._forward(x, PeerModel.logits, peer))[:, : self.num_classes]
+        return _mean(self._forward(x, PeerModel.logits, peer))
 
     def features(self, x: Array) -> Tensor:
         """(B, D): the mean of the peers' features."""
@@ -151,7 +165,7 @@ class Frozen:
         """What each model gives, or one peer's, for each part of the images."""
         raw = checked_images(x, self.image_shape)
         models = self.models if peer is None else [self.models[peer]]
-        models = [_twin(model, {}) for model in models]  # one that keeps results keeps its own
+        models = [_twin(model) for model in models]  # one that keeps results keeps its own
 
         def by_model(part: Tensor) -> list[R]:
             pixels = images(moved(part, self.device))
@@ -196,7 +210,7 @@ def frozen_copy(model: M, before: Mapping[str, Tensor]) -> M:
 
     before: parameters and buffers that have moved since, as they were, by name.
     """
-    twin = _twin(model, {})
+    twin = _twin(model)
     for prefix, module in twin.named_modules(remove_duplicate=False):
         start = f"{prefix}." if prefix else ""
         for name, own in module._parameters.items():
@@ -209,8 +223,41 @@ def frozen_copy(model: M, before: Mapping[str, Tensor]) -> M:
     return twin
 
 
-def _twin(module: M, known: dict[int, nn.Module]) -> M:
+def _twin(module: M) -> M:
     """A module in evaluation mode around the same tensors; what else it keeps is its alone."""
+    twins: dict[int, nn.Module] = {}
+    twin = _plain_twin(module, twins)
+    for one in twins.values():
+        vars(one).update({name: _with_twins(kept, twins) for name, kept in vars(one).items()})
+    return twin
+
+
+def _with_twins(kept: Any, twins: Mapping[int, nn.Module]) -> Any:
+    """What a module keeps, or a list, tuple or dict of such (hooks), of twins and not of others."""
+    if type(kept) in (list, tuple) and kept:
+        items = [_of_twin(item, twins) for item in kept]
+        return kept if all(map(operator.is_, items, kept)) else type(kept)(items)
+    if type(kept) in (dict, OrderedDict) and kept:
+        items = [_of_twin(item, twins) for item in kept.values()]
+        same = all(map(operator.is_, items, kept.values()))
+        return kept if same else type(kept)(zip(kept, items, strict=True))
+    return _of_twin(kept, twins)
+
+
+def _of_twin(kept: Any, twins: Mapping[int, nn.Module]) -> Any:
+    """The twin of a module; of its method, the twin's; of a partial, one that has those."""
+    if isinstance(kept, nn.Module):
+        return twins.get(id(kept), kept)
+    if isinstance(kept, MethodType) and id(kept.__self__) in twins:
+        return MethodType(kept.__func__, twins[id(kept.__self__)])
+    if type(kept) is partial:
+        args = [_of_twin(value, twins) for value in kept.args]
+        named = {name: _of_twin(value, twins) for name, value in kept.keywords.items()}
+        return partial(_of_twin(kept.func, twins), *args, **named)
+    return kept
+
+
+def _plain_twin(module: M, known: dict[int, nn.Module]) -> M:
     if id(module) in known:
         return known[id(module)]  # type: ignore[return-value]
     twin = known[id(module)] = module.__class__.__new__(module.__class__)
@@ -219,7 +266,9 @@ def _twin(module: M, known: dict[int, nn.Module]) -> M:
         training=False,
         _parameters=dict(module._parameters),
         _buffers=dict(module._buffers),
-        _modules={name: child and _twin(child, known) for name, child in module._modules.items()},
+        _modules={
+            name: child and _plain_twin(child, known) for name, child in module._modules.items()
+        },
     )
     return twin
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from peerlearn.devices import moved
 from peerlearn.errors import UserError
+from peerlearn.learner.validation import check_rows
 from peerlearn.methods.interface import Shape
 from peerlearn.peer.model import PeerModel
 from peerlearn.peer.peer import Peer
@@ -30,11 +31,10 @@ def grown(learner: "OnlineLearner", num_classes: int) -> Iterator[None]:
     _check_absent(learner)
     new = learner.like(num_classes)
     try:
-        x = learner.memory["x"][:2] if len(learner.memory) else None
+        x = _some_images(learner)
         said = [] if x is None else _answers(learner, x)
         with learner.whole.lock:
-            if learner.image_shape is not None:
-                learner.whole.classes = before  # answers know no others before the step is taken
+            learner.whole.classes = before  # answers know no others before the step is taken
             _Resizing(learner, new, before).do()
         if x is not None:
             _check_answers(learner, said, _answers(learner, x))
@@ -150,8 +150,11 @@ def _resize_moments(
     gathered = optimizer.state.get(parameter, {})
     for name, moment in gathered.items():
         if isinstance(moment, Tensor) and moment.ndim and moment.shape != wanted.shape:
-            usual = moment.mean(dim=0) if name.endswith("_sq") else 0.0
-            gathered[name] = resized(moment, torch.zeros_like(wanted, dtype=moment.dtype) + usual)
+            new = torch.zeros_like(wanted, dtype=moment.dtype)
+            if name.endswith("_sq") and moment.ndim == wanted.ndim:
+                changed = [i for i in range(new.ndim) if moment.shape[i] != new.shape[i]]
+                new += moment.mean(dim=changed, keepdim=True)
+            gathered[name] = resized(moment, new)
 
 
 def _resize_buffers(peer: Peer, new: Peer) -> None:
@@ -171,13 +174,25 @@ def _check_absent(learner: "OnlineLearner") -> None:
             )
 
 
+def _some_images(learner: "OnlineLearner") -> Tensor | None:
+    """Images to ask about, (B, 3, H, W) uint8; None before the first batch."""
+    if len(learner.memory):
+        return learner.memory["x"][:2]
+    if learner.image_shape is None:
+        return None
+    return torch.zeros(1, *learner.image_shape, dtype=torch.uint8)
+
+
 def _answers(learner: "OnlineLearner", x: Tensor) -> list[Tensor]:
-    return learner.predictors["peers"].answers(x, features=False).logits
+    """What each peer says with every row that it has, also with those of a step under way."""
+    frozen = learner.predictors["peers"].now()
+    return [frozen.all_logits(x, peer) for peer in range(len(learner.peers))]
 
 
 def _check_answers(learner: "OnlineLearner", before: list[Tensor], now: list[Tensor]) -> None:
     """What was known is answered as before: the rows of a classifier have stayed in place."""
     for said, says in zip(before, now, strict=True):
+        check_rows(tuple(says.shape), learner.method.stream)
         known = min(said.shape[1], says.shape[1])
         if not says[:, :known].allclose(said[:, :known], rtol=1e-3, atol=1e-4, equal_nan=True):
             raise UserError(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from peerlearn.data.levels import levels
 from peerlearn.errors import UserError
 from peerlearn.learner.collaboration import Collaboration
+from peerlearn.learner.growth import MOST_CLASSES
 from peerlearn.peer.model import Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.probe import bf16_trial
@@ -80,6 +81,11 @@ def checked_labels(y: Array, count: int, num_classes: int) -> Tensor:
     low, high = int(y.min()), int(y.max())
     if low < 0:
         raise UserError(f"labels: {low} is negative; labels count from 0")
+    if high >= MOST_CLASSES:
+        raise UserError(
+            f"labels: {high} is out of range; there can be {MOST_CLASSES} classes: number them "
+            "from 0 on"
+        )
     if high >= num_classes:
         raise UserError(
             f"labels: {high} is out of range; the head has {num_classes} classes, 0 to "
@@ -101,9 +107,7 @@ def _tensor(value: Array, what: str) -> Tensor:
         except (TypeError, ValueError) as error:
             raise UserError(f"{what}: dtype {value.dtype} is not supported; convert it") from error
     hint = "; take numpy.asarray(...)" if isinstance(value, list | tuple) else ""
-    raise UserError(
-        f"{what}: need a torch tensor or numpy array, got {type(value).__name__}{hint}"
-    )
+    raise UserError(f"{what}: need a torch tensor or numpy array, got {type(value).__name__}{hint}")
 
 
 _THRICE = {True: ".repeat(1, 3, 1, 1)", False: ".repeat(3, axis=1)"}  # in torch, in numpy
@@ -189,10 +193,23 @@ def network_of(net: Callable[..., nn.Module], num_classes: int) -> Callable[[], 
     return partial(net, num_classes)
 
 
+def check_net(net: Any) -> None:
+    """Refuse what makes no network."""
+    if isinstance(net, nn.Module) or not callable(net):
+        raise UserError(
+            f"net: give a function that makes a network, such as lambda: small_net(10), or "
+            f"lambda n: small_net(n) where classes are not announced; got {type(net).__name__}"
+        )
+
+
 def check_arguments(net: Any, collaboration: Any, optim: Any, seed: Any, updates: Any) -> None:
     """Refuse what is not what a learner is made of."""
-    if isinstance(net, nn.Module) or not callable(net):
-        raise UserError("net: give a function that makes a network, such as lambda: small_net(10)")
+    if torch.is_inference_mode_enabled():
+        raise UserError(
+            "learner: torch.inference_mode() is on, and what is made there can never learn; build "
+            "or restore it outside of it"
+        )
+    check_net(net)
     if not isinstance(collaboration, Collaboration | None):
         raise UserError(
             f"collaboration: need a Collaboration, got {collaboration!r:.60}; for a wrapper by its "

@@ -89,7 +89,10 @@ class Predictor:
         """
         with self._whole.lock:
             if self._frozen is None or not self._is_of_now():
-                self._frozen = self._copy()
+                self._frozen = self._copy()  # first: an interrupt then has it copied once more
+                self._made_of = _Tensors([one for _, one in (*self._models, *self._halfway_to)])
+                self._memory_was = self._memory_is()
+                self._steps, self._is_old = self._whole.steps, False
             if means and self._frozen.rows is None:
                 if not len(self.memory):
                     raise UserError(
@@ -138,9 +141,6 @@ class Predictor:
         models = [self._copied(*named) for named in self._models]
         for copied, named in zip(models, self._halfway_to, strict=False):
             go_halfway(copied, self._copied(*named))
-        self._made_of = _Tensors([model for _, model in (*self._models, *self._halfway_to)])
-        self._memory_was = self._memory_is()
-        self._steps, self._is_old = self._whole.steps, False
         known = self._whole.classes
         classes = self.method.stream.num_classes if known is None else known
         return Frozen(models, self.device, classes, self.image_shape, self._lanes)

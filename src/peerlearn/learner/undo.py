@@ -38,7 +38,7 @@ class AllOrNothing:
     def __init__(self, learner: "OnlineLearner", scope: Scope) -> None:
         self.learner, self.scope = learner, scope
         self.moving, self.before = learner.moving, _copy(learner, scope)
-        self.is_done = False
+        self.is_done, self._taken = False, learner.whole.steps
         learner.whole.begin(self.before, _NOT_IN[scope])
 
     def done(self) -> None:
@@ -56,7 +56,7 @@ class AllOrNothing:
         learner = self.learner
         if kind is not None and issubclass(kind, Abandoned):
             learner.moving = "weights"  # some peer may still be computing
-        elif kind is not None and not self.is_done:
+        elif kind is not None and not self.is_done and learner.whole.steps == self._taken:
             for peer in learner.peers:
                 peer.optimizer.zero_grad(set_to_none=True)
             if learner.moving not in _NOT_IN[self.scope]:

@@ -20,6 +20,7 @@ from peerlearn.peer.model import PeerModel
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.settings import nest
+from peerlearn.stream.base import StreamInfo
 
 if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
@@ -145,17 +146,11 @@ def _check_image_shape(shape: Any) -> tuple[int, ...] | None:
     return tuple(_count("image_shape", side, LARGEST_SIDE) for side in shape)
 
 
-def _check_progress(
-    learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None
-) -> None:
-    task, step, batches, skipped, known = (
-        _count(f"progress.{name}", state[name]) for name in COUNTS
-    )
+def _check_progress(learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None) -> None:
+    task, step, batches, skipped = (_count(f"progress.{name}", state[name]) for name in COUNTS)
     if step + skipped > batches or (batches == 0) != (shape is None):
         raise UserError("progress: counts of tasks, steps and batches contradict each other")
     first_met: Tensor = state["first_met"].cpu()
-    if known > len(first_met):
-        raise UserError("progress.known_before counts more classes than there are")
     if not bool(((first_met >= -1) & (first_met <= task)).all()):
         raise UserError("progress.first_met names tasks that have not been")
     method = learner.method
@@ -172,9 +167,7 @@ def _check_progress(
         check_kept(f"progress.carry.{name}", value, method, model, method.carries[name])
 
 
-def _check_memory(
-    learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None
-) -> None:
+def _check_memory(learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None) -> None:
     columns = part("columns", state)
     _count("memory.seen", state.get("seen"))
     if (state["seen"] == 0) != (shape is None):
@@ -218,22 +211,29 @@ def check_declared(outcome: Outcome, method: Method[Any], model: PeerModel, rows
 
 def check_networks(learner: "OnlineLearner", x: Tensor) -> None:
     """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
-    classes = learner.method.stream.num_classes
     for i in range(len(learner.peers)):
         try:
-            answered = tuple(learner.predictors["peers"].logits(x, peer=i).shape)
+            answered = tuple(learner.predictors["peers"].now().all_logits(x, peer=i).shape)
         except RuntimeError as error:
             raise UserError(
                 f"network: does not take images of {tuple(x.shape[1:])} ({error}); see to its "
                 "layers and feature_dim"
             ) from error
-        if answered != (1, classes):
-            raise UserError(
-                f"network: answers {answered[-1]} classes, the stream has {classes}; "
-                f"make it with num_classes={classes}"
-            )
+        check_rows(answered, learner.method.stream)
     if any(classifier_of(peer.model.net) is not None for peer in learner.peers):
         _check_classifiers(learner, x)
+
+
+def check_rows(answered: tuple[int, ...], stream: StreamInfo) -> None:
+    """Answers, (B, C), are of as many classes as there are. answered: their shape."""
+    classes = stream.num_classes
+    if answered[1:] != (classes,):
+        hint = f"make it with num_classes={classes}"
+        if stream.grows:
+            hint = "net must use the number that it is given, as in lambda n: small_net(n)"
+        raise UserError(
+            f"network: answers {answered[-1]} classes, the stream has {classes}; {hint}"
+        )
 
 
 def _check_classifiers(learner: "OnlineLearner", x: Tensor) -> None:
@@ -246,9 +246,8 @@ def _check_classifiers(learner: "OnlineLearner", x: Tensor) -> None:
         said = torch.stack(learner.predictors["peers"].answers(x).logits).mean(dim=0)
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         raise problem from error
-    if said.shape != (1, learner.method.stream.num_classes) or not said.allclose(
-        learner.predictors["peers"].logits(x), equal_nan=True
-    ):
+    says = learner.predictors["peers"].logits(x)
+    if said.shape != says.shape or not said.allclose(says, equal_nan=True):
         raise problem
 
 

@@ -33,7 +33,8 @@ from peerlearn.storage import user_path
 from peerlearn.stream.base import StreamInfo
 
 Size = int | tuple[int, int]
-LEAST = 10  # images to calibrate on
+Counted = tuple[Prequential, DriftHint, RecentSureness]
+LEAST = 100  # images to calibrate on
 
 
 class OpenLearner:
@@ -91,6 +92,8 @@ class OpenLearner:
                 f'{method.name} must be told where tasks end: take boundaries="new classes", or '
                 f'boundaries="told" and call end_task(); or take {methods_without_tasks()}'
             )
+        if "stream" in settings:
+            raise UserError("stream: an OpenLearner makes its own; give boundaries= and labels=")
         sides = _sides(size)
         self.labels = LabelMap(labels)
         stream = StreamInfo(
@@ -167,9 +170,9 @@ class OpenLearner:
         had_some = progress.step + progress.skipped > 0
         return self.boundaries == "new classes" and known is not self.labels and had_some
 
-    def _judged(self, x: Tensor, y: Tensor) -> tuple[Prequential, DriftHint, RecentSureness]:
+    def _judged(self, x: Tensor, y: Tensor) -> Counted:
         """What is counted, with these images; one of a new class is never predicted right."""
-        counted = prequential, drift, sureness = copy.deepcopy(self._counted)
+        prequential, drift, sureness = counted = _twins(self._counted)
         right = [False] * len(y)
         if self.labels:
             if self.learner.image_shape is None:
@@ -255,7 +258,7 @@ class OpenLearner:
             [labels[number] for number in best.tolist()],
             probability,
             entropy(probabilities),
-            disagreement(said),
+            disagreement([one / self.temperature for one in said]),
             probabilities,
             list(labels),
         )
@@ -285,8 +288,8 @@ class OpenLearner:
             found = self._sureness.fit()
             if found.images < LEAST:
                 raise UserError(
-                    f"calibrate: {found.images} images of known classes were predicted before they "
-                    f"were learnt; it needs {LEAST}, learn more first"
+                    f"calibrate: answers to {found.images} images of known classes are not enough; "
+                    f"learn until there are {LEAST}, with a window of as many or more"
                 )
             self.temperature = found.temperature
             return found
@@ -405,6 +408,14 @@ class OpenLearner:
         return learner
 
     extra: Any = None
+
+
+def _twins(counted: Counted) -> Counted:
+    """Copies that can be added to without a change to what they are copies of."""
+    twins = copy.copy(counted[0]), copy.copy(counted[1]), copy.copy(counted[2])
+    for twin in twins:
+        vars(twin).update({name: copy.copy(value) for name, value in vars(twin).items()})
+    return twins
 
 
 def _sides(size: Size | None) -> tuple[int, int] | None:

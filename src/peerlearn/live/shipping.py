@@ -22,9 +22,13 @@ def ship(
     test: tuple[Pictures, Any] | None = None,
 ) -> dict[str, Any]:
     """Write an export of a learner; returns what it says of itself. See `OpenLearner.export`."""
-    if what not in get_args(What):
-        raise UserError(f"what: must be one of {', '.join(get_args(What))}, got {what!r:.40}")
     inner = learner.learner
+    slow = [who for who in inner.predictors if who != "peers"]
+    if what not in (there := ["ensemble", "peer", *slow]):
+        why = "; this learner has no slow copies" if what in get_args(What) else ""
+        raise UserError(f"what: there is no {what!r:.40}{why}; take {' or '.join(there)}")
+    if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
+        raise UserError(f"test: needs a pair (images, labels), got {type(test).__name__}")
     if inner.image_shape is None:
         raise UserError("export: nothing has been learnt yet; learn() a batch first")
     if not inner.method.gives_logits:

@@ -40,16 +40,19 @@ def entropy(probabilities: Tensor) -> Tensor:
 
 
 def disagreement(logits: Sequence[Tensor]) -> Tensor:
-    """The Jensen-Shannon divergence of what networks answer, in nats, (B,). logits: (B, C) of each.
+    """The chance that two of the networks name different classes, (B,). logits: (B, C) of each.
 
-    The entropy of the mean of their probabilities minus the mean of their entropies: 0 where all
-    say the same, at most log of their number. It is what is not known because the networks differ,
-    not because an image is between classes.
+    Each names a class with the probability that it gives to it; the mean over all pairs, 0 where
+    there is none. It is near 0 only where all are sure of the same class: networks that say the
+    same, unsure of it, contradict each other by chance.
 
-    >>> sure = torch.tensor([[100.0, 0.0]])
-    >>> disagreement([sure, sure]), disagreement([sure, sure.flip(1)])
-    (tensor([0.]), tensor([0.6931]))
+    >>> sure, unsure = torch.tensor([[100.0, 0.0]]), torch.tensor([[0.0, 0.0]])
+    >>> disagreement([sure, sure]), disagreement([sure, sure.flip(1)]), disagreement([sure, unsure])
+    (tensor([0.]), tensor([1.]), tensor([0.5000]))
     """
     said = torch.stack([one.softmax(dim=1) for one in logits])
-    own = torch.stack([entropy(one) for one in said]).mean(dim=0)
-    return (entropy(said.mean(dim=0)) - own).clamp(min=0)
+    pairs = len(said) * (len(said) - 1)
+    if not pairs:
+        return said.new_zeros(said.shape[1])
+    together: Tensor = said.sum(dim=0).square().sum(dim=1) - said.square().sum(dim=(0, 2))
+    return (1 - together / pairs).clamp(0, 1)

@@ -1,6 +1,7 @@
 """What learners and methods need of a replay memory, and what all policies share."""
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, final
@@ -40,9 +41,12 @@ class Memory(ABC):
     name: ClassVar[str]
 
     def __init__(self, capacity: int) -> None:
-        if not hasattr(capacity, "__index__") or isinstance(capacity, bool) or capacity < 0:
+        try:
+            self.capacity = operator.index(capacity)
+        except TypeError:
+            self.capacity = -1
+        if isinstance(capacity, bool) or self.capacity < 0:
             raise UserError(f"memory: capacity must be 0 (no replay) or more, got {capacity!r:.60}")
-        self.capacity = capacity
         self.seen = 0  # rows offered so far
         self.changes = 0  # how often rows have been written
         self._size = 0

@@ -19,12 +19,12 @@ WARM_UP = 5  # batches of each task in which all classes weigh the same
 
 
 class GSADraw(NamedTuple):
-    """Two batches, augmented and mirrored, and the slots of the present task."""
+    """Two batches, augmented and mirrored, and the labels of the present task."""
 
     stream: LabelledImages  # as it came
     current: LabelledImages | None  # images of this task only; None if there are none
     balanced: LabelledImages  # old and new classes in the proportion in which they were met
-    slots: slice
+    slots: slice | Tensor  # labels of the present task: a range, or (K,) ascending where they grow
     warm: bool
     memory: Memory | None = None  # peers teach each other on a fresh draw of it
 
@@ -63,12 +63,12 @@ class GSA(Method[GSADraw]):
         """The stream with more of its task, and a batch balanced between old and new classes."""
         if memory.capacity and not len(memory):
             return None
-        slots = self.present(progress)
+        present = self.present(progress)
         new, old = int((progress.seen & ~progress.old).sum()), int(progress.old.sum())
-        current, again = _parted(batch, slots) if self.stream.grows else (batch, None)
+        current, again = _parted(batch, present) if self.stream.grows else (batch, None)
         balanced = batch
         if memory.capacity:
-            of_task = (memory["y"] >= slots.start) & (memory["y"] < slots.stop)
+            of_task = present[memory["y"]]
             current = joined(current, replayed(memory.draw_where(CURRENT, of_task, rng)))
             past = memory.draw_where(self.settings.replay_batch * old // (new + old), ~of_task, rng)
             share = self.settings.replay_batch * new // (new + old)
@@ -80,16 +80,18 @@ class GSA(Method[GSADraw]):
             batch,
             _mirrored(current, rng) if len(current.y) else None,
             _mirrored(balanced, rng),
-            slots,
+            _labels(present, batch.y.device) if self.stream.grows else self.slots(progress.task),
             warm=progress.step < WARM_UP,
             memory=memory,
         )
 
-    def present(self, progress: Progress) -> slice:
-        """The labels of the present task."""
+    def present(self, progress: Progress) -> Tensor:
+        """Which labels are of the present task, (C,) bool."""
         if self.stream.grows:
-            return slice(progress.known_before, self.stream.num_classes)
-        return self.slots(progress.task)
+            return progress.first_met == progress.task
+        present = torch.zeros(self.stream.num_classes, dtype=torch.bool)
+        present[self.slots(progress.task)] = True
+        return present
 
     def loss(self, peer: Peer, draw: GSADraw) -> Outcome:
         """Twice the balanced loss, and the cross-entropy within the task."""
@@ -97,11 +99,12 @@ class GSA(Method[GSADraw]):
         within_task = draw.stream.x.new_zeros(())
         if draw.current is not None:
             inside = peer.logits(draw.current.x)[:, slots]
-            within_task = F.cross_entropy(inside, draw.current.y - slots.start)
+            within_task = F.cross_entropy(inside, _places(draw.current.y, slots))
         answer = Answer(draw.balanced.x, peer.logits(draw.balanced.x))
-        so_far = answer.logits[:, : slots.stop]
+        met = slots.stop if isinstance(slots, slice) else self.stream.num_classes
+        so_far = answer.logits[:, :met]
         self.count(peer, so_far.detach().softmax(dim=1), y)
-        totals = [peer.buffers[name][: slots.stop] for name in ("count", "own", "others")]
+        totals = [peer.buffers[name][:met] for name in ("count", "own", "others")]
         weights = torch.ones_like(totals[0]) if draw.warm else balance_weights(*totals)
         loss = 2 * balanced_cross_entropy(so_far, y, weights) + within_task
         return Outcome(loss, [answer])
@@ -121,11 +124,22 @@ class GSA(Method[GSADraw]):
         return [joined(replayed(draw.memory.draw(self.settings.replay_batch, rng)), draw.stream)]
 
 
-def _parted(batch: LabelledImages, slots: slice) -> tuple[LabelledImages, LabelledImages]:
-    """The images of a task, and the others."""
-    inside = batch.y >= slots.start
-    present, others = (LabelledImages(batch.x[of], batch.y[of]) for of in (inside, ~inside))
-    return present, others
+def _labels(present: Tensor, device: torch.device) -> Tensor:
+    """The labels that are present, (K,) ascending. present: (C,) bool."""
+    labels: Tensor = moved(present.nonzero()[:, 0], device)
+    return labels
+
+
+def _places(y: Tensor, slots: slice | Tensor) -> Tensor:
+    """Labels, (B,), as places among those of a task."""
+    return y - slots.start if isinstance(slots, slice) else torch.searchsorted(slots, y)
+
+
+def _parted(batch: LabelledImages, present: Tensor) -> tuple[LabelledImages, LabelledImages]:
+    """The images of a task, and the others. present: (C,) bool."""
+    inside = moved(present, batch.y.device)[batch.y]
+    own, others = (LabelledImages(batch.x[of], batch.y[of]) for of in (inside, ~inside))
+    return own, others
 
 
 def _mirrored(group: LabelledImages, rng: torch.Generator) -> LabelledImages:

@@ -89,7 +89,7 @@ class Outcome(NamedTuple):
     carry: Mapping[str, Tensor] = {}
 
 
-COUNTS = ("task", "step", "batches", "skipped", "known_before")  # of a `Progress`
+COUNTS = ("task", "step", "batches", "skipped")  # of a `Progress`
 
 # of what is kept, without the rows: numbers, "classes", "features" (their length), "projection"
 Shape = tuple[int | str, ...]
@@ -110,7 +110,6 @@ class Progress:
         step: batches of this task that were learnt before the present one.
         batches: batches of all tasks before the present one.
         skipped: batches of this task that passed without being learnt.
-        known_before: classes that were known when this task began; of use where they grow.
         carry: what the last step left for this one, see `Outcome`.
         classes: (K,), those of the present batch, ascending, on the CPU: `batch.y.unique()` would
             wait for the device.
@@ -125,7 +124,6 @@ class Progress:
     step: int = 0
     batches: int = 0
     skipped: int = 0
-    known_before: int = 0
     carry: Mapping[str, Tensor] = field(default_factory=dict)
     classes: Tensor = field(default_factory=_none)
 
@@ -157,8 +155,7 @@ class Progress:
 
     def after_task(self) -> "Progress":
         """Where it stands at the start of the next task."""
-        known = len(self.first_met)
-        return replace(self, task=self.task + 1, step=0, skipped=0, known_before=known)
+        return replace(self, task=self.task + 1, step=0, skipped=0)
 
     def state_dict(self) -> State:
         """All of it, by name."""

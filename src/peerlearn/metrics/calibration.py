@@ -92,11 +92,8 @@ class RecentSureness:
         """Count answers in their order, (B, C), and the right ones, (B,)."""
         keep = 1 - 1 / self.window
         weights = keep ** torch.arange(len(y) - 1, -1, -1, dtype=torch.float64)
-        self.sums *= keep ** len(y)
-        for own, temperature in zip(self.sums, TEMPERATURES, strict=True):
-            scaled = logits.double() / temperature
-            own[0] += weights @ F.cross_entropy(scaled, y, reduction="none")
-            own[1:] += _binned(scaled.softmax(dim=1), y, weights, BINS).flatten()
+        new = [_sums(logits.double() / t, y, weights) for t in TEMPERATURES]
+        self.sums = keep ** len(y) * self.sums + torch.stack(new)
 
     def fit(self) -> Fit:
         """The temperature at which the labels were most likely; of equal ones that nearest to 1."""
@@ -106,3 +103,9 @@ class RecentSureness:
         bins = self.sums[:, 1:].unflatten(1, (3, BINS))
         before, after = (_of_sums(bins[k]).error for k in (by_distance[0], best))
         return Fit(TEMPERATURES[best], before, after, round(float(bins[0, 0].sum())))
+
+
+def _sums(logits: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    """The sums of one temperature, (SUMS,). logits, (B, C), divided by it; y, weights: (B,)."""
+    loss = weights @ F.cross_entropy(logits, y, reduction="none")
+    return torch.cat([loss[None], _binned(logits.softmax(dim=1), y, weights, BINS).flatten()])
