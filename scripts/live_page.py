@@ -28,7 +28,6 @@ SIGNALS = {
 }
 BETWEEN = ("disagreement", "divergence")  # of a single network there is nobody to disagree with
 WORDS = ("learner", "answered by")  # heads of columns that are no numbers
-EARLY = 2  # the third checkpoint: the memory has long been full
 
 Found = Mapping[str, Any]
 BySeed = Mapping[int, Found]
@@ -56,7 +55,7 @@ def tables(records: Mapping[str, Sequence[Found]]) -> dict[str, str]:
             rows=[_stream(name, own, streams) for name, own in streams.items()],
         ),
         "held": _table(
-            *("learner", "n", "MB after 1,500 images", "after 6,000", "most in between", "killed"),
+            *("learner", "n", "least MB, first half", "second half", "most", "killed"),
             rows=[_held(name, own, records["killed"]) for name, own in streams.items()],
         ),
         "signals": _table(
@@ -123,12 +122,14 @@ def _stream(name: str, own: BySeed, streams: Mapping[str, BySeed]) -> list[str]:
 def _held(name: str, own: BySeed, killed: Iterable[Found]) -> list[str]:
     """The memory of the process, the mean over seeds, and how broken streams came out."""
     held = [one["megabytes"] for one in own.values()]
-    parts = [[each[EARLY] for each in held], [each[-1] for each in held], [*map(max, held)]]
+    half = len(held[0]) // 2
+    halves = [[min(each[:half]) for each in held], [min(each[half:]) for each in held]]
+    sizes = [f"{spread(part).mean:.0f}" for part in (*halves, [*map(max, held)])]
     tried = [one for one in killed if one["learner"] == name]
     same = all(one["same"] for one in tried)
     times = sum(one["kills"] for one in tried)
     verdict = f"{times} times, {'the same' if same else 'NOT the same'}" if tried else NOTHING
-    return [_shown(name), str(len(own)), *(f"{spread(part).mean:.0f}" for part in parts), verdict]
+    return [_shown(name), str(len(own)), *sizes, verdict]
 
 
 def _signals(name: str, own: BySeed) -> list[str]:

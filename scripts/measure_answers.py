@@ -28,7 +28,7 @@ from peerlearn.data import Dataset, load
 from peerlearn.export import Exported
 
 SEED = 0
-STEPS = 40  # over which questions are spread; more if answers take longer
+STEPS = 20  # over which questions are spread; more if answers take longer
 ASKED, THREADS = 1000, 8
 SHOWN = 20  # images that are asked about
 TESTED = 20  # test images of each class, for exports

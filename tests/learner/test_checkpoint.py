@@ -531,3 +531,13 @@ def test_far_more_tensors_than_there_can_be_are_refused_at_once(
     with pytest.raises(UserError, match="far more tensors") as refused:
         learner.load(tmp_path)
     assert len(str(refused.value)) < 500
+
+
+def test_a_count_that_was_kept_once_is_left_out(build: Build, tmp_path: Path) -> None:
+    learner = build("er")
+    learner.save(tmp_path)
+    path = tmp_path / "state.json"
+    state = json.loads(path.read_text())
+    state["state"]["progress.known_before"] = 3
+    path.write_text(json.dumps(state))
+    build("er").load(tmp_path)

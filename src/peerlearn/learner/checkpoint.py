@@ -139,6 +139,7 @@ def load(learner: "OnlineLearner", folder: Path) -> Any:
     state, tensors = _read(folder, MOST_HEAD + HEAD_PER_NAME * len(learner.state_dict()))
     _compare_settings(folder, state["settings"], settings(learner))
     whole = {**LATER, **state["state"], **tensors}
+    whole.pop("progress.known_before", None)  # some were written with it
     try:
         with learner.whole.lock, learner.sized(_classes(whole)):  # nobody answers in between
             check_state(learner, whole)

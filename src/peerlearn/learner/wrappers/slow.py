@@ -159,7 +159,7 @@ class EMAChain(Wrapper):
     peers: int = number_of_peers(1)
     base_weight: float = weight_of_base(1.0)
     chain: ViewChain = ViewChain(stages=2)
-    shadow: ShadowSettings = ShadowSettings(alpha=0.1)  # with 0.01 it is behind ER for 600 steps
+    shadow: ShadowSettings = ShadowSettings(alpha=0.1)  # as it was measured
     answer: AnswerBy = answered_by("average")
 
     @override
