@@ -18,6 +18,7 @@ from peerlearn.losses import class_means
 from peerlearn.methods.replay import images
 from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import PeerModel
+from peerlearn.peer.torch_modes import RestoreTorchModes
 
 EVAL_BATCH = 250  # images per forward
 MEANS_PART = 40 * EVAL_BATCH  # images of the memory whose features are there at a time
@@ -158,11 +159,10 @@ class Frozen:
         held: Tensor = moved(rows.y.unique(), self.device)
         return ClassMeans(held, means[held])
 
-    @torch.no_grad()
     def _forward(
         self, x: Array, forward: Callable[[PeerModel, Tensor], R], peer: int | None = None
     ) -> list[list[R]]:
-        """What each model gives, or one peer's, for each part of the images."""
+        """Return what each model gives, or one peer's, for each part of the images."""
         raw = checked_images(x, self.image_shape)
         models = self.models if peer is None else [self.models[peer]]
         models = [_twin(model) for model in models]  # one that keeps results keeps its own
@@ -175,7 +175,9 @@ class Frozen:
 
             return moved(self._lanes.map(one, models), self.device)
 
-        return [by_model(part) for part in raw.split(EVAL_BATCH)]
+        devices = {model.device for model in models}
+        with RestoreTorchModes(*devices), torch.no_grad():
+            return [by_model(part) for part in raw.split(EVAL_BATCH)]
 
 
 class SharedLanes:
