@@ -11,13 +11,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from page_parts import mean
+from page_parts import cells, mean
 
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.records.read import RunRecord, read_runs
-from peerlearn.results.formats import points
-from peerlearn.results.layout import Cell, Head, Layout, as_markdown
-from peerlearn.results.statistics import paired
+from peerlearn.results.layout import Head, Layout, as_markdown
+from peerlearn.results.statistics import Paired, paired
 
 HOME = Path(__file__).parents[1] / "docs" / "results"
 METRICS = ("AA", "LA", "FM", "RF")
@@ -42,19 +41,18 @@ def ours(runs: Sequence[RunRecord]) -> dict[tuple[str, int], dict[str, float]]:
 def table(runs: Sequence[RunRecord]) -> str:
     """Both side by side, in Markdown."""
     authors, own = theirs(), ours(runs)
-    blocks = []
+    rows: list[list[str | Paired | None]] = []
     for method in dict.fromkeys(method for method, _ in authors):
         pairs = [(authors[key], own[key]) for key in authors if key[0] == method and key in own]
-        blocks += [[_row(method, name, pairs) for name in METRICS]] if pairs else []
-    return as_markdown(Layout(HEADS, blocks))
+        rows += [_row(method, name, pairs) for name in METRICS] if pairs else []
+    return as_markdown(Layout(HEADS, [cells(rows)]))
 
 
 def _row(
     method: str, metric: str, pairs: Sequence[tuple[dict[str, float], dict[str, float]]]
-) -> list[Cell]:
+) -> list[str | Paired | None]:
     them, us = ([pair[side][metric] for pair in pairs] for side in (0, 1))
-    gap = points(paired(us, them), detail=True)
-    return [Cell(t) for t in (method, metric, str(len(pairs)), mean(them), mean(us), gap)]
+    return [method, metric, str(len(pairs)), mean(them), mean(us), paired(us, them)]
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from page_parts import mean, write_between
+from page_parts import cells, mean, write_between
 
-from peerlearn.results.formats import number, points
-from peerlearn.results.layout import NOTHING, Cell, Head, Layout, as_markdown
-from peerlearn.results.statistics import paired, spread
+from peerlearn.results.formats import number
+from peerlearn.results.layout import NOTHING, Head, Layout, as_markdown
+from peerlearn.results.statistics import Paired, paired, spread
 
 HOME = Path(__file__).parents[1] / "docs" / "results"
 KINDS = {"streams": "found.json", "killed": "killed.json", "answers": "answers.json"}
@@ -31,6 +31,7 @@ WORDS = ("learner", "answered by")  # heads of columns that are no numbers
 
 Found = Mapping[str, Any]
 BySeed = Mapping[int, Found]
+Shown = str | Paired | None  # what a cell shows
 
 
 def gathered(out: Path) -> dict[str, list[Any]]:
@@ -81,9 +82,9 @@ def tables(records: Mapping[str, Sequence[Found]]) -> dict[str, str]:
     }
 
 
-def _table(*heads: str, rows: Iterable[Sequence[str]]) -> str:
+def _table(*heads: str, rows: Iterable[Sequence[Shown]]) -> str:
     kinds = [Head(head, words=head in WORDS) for head in heads]
-    return as_markdown(Layout(kinds, [[[Cell(text) for text in row] for row in rows]]))
+    return as_markdown(Layout(kinds, [cells([*rows])]))
 
 
 def _in_order(found: Iterable[Found]) -> list[Found]:
@@ -101,18 +102,18 @@ def _shown(name: str) -> str:
     return name.replace(",", ", ")
 
 
-def _gain(own: BySeed, other: BySeed, metric: str, rival_metric: str | None = None) -> str:
-    """The difference in points, paired by seed."""
+def _gain(own: BySeed, other: BySeed, metric: str, rival_metric: str | None = None) -> Shown:
+    """The difference, paired by seed."""
     seeds = sorted(own.keys() & other.keys())
     if not seeds or (own is other and rival_metric is None):
         return NOTHING
     theirs = [other[seed][rival_metric or metric] for seed in seeds]
-    return points(paired([own[seed][metric] for seed in seeds], theirs), detail=True)
+    return paired([own[seed][metric] for seed in seeds], theirs)
 
 
-def _stream(name: str, own: BySeed, streams: Mapping[str, BySeed]) -> list[str]:
+def _stream(name: str, own: BySeed, streams: Mapping[str, BySeed]) -> list[Shown]:
     seconds = spread([one["cpu_seconds"] for one in own.values()]).mean
-    row = [_shown(name), str(len(own)), f"{seconds:.0f}"]
+    row: list[Shown] = [_shown(name), str(len(own)), f"{seconds:.0f}"]
     for metric in ("prequential", "accuracy"):
         row.append(mean([one[metric] for one in own.values()]))
         row += [_gain(own, streams[rival], metric) for rival in RIVALS]
@@ -132,8 +133,8 @@ def _held(name: str, own: BySeed, killed: Iterable[Found]) -> list[str]:
     return [_shown(name), str(len(own)), *sizes, verdict]
 
 
-def _signals(name: str, own: BySeed) -> list[str]:
-    row = [_shown(name), str(len(own))]
+def _signals(name: str, own: BySeed) -> list[Shown]:
+    row: list[Shown] = [_shown(name), str(len(own))]
     disagree = "+" in name
     for signal in SIGNALS:
         found = mean([one[f"auroc_{signal}"] for one in own.values()])
@@ -144,9 +145,10 @@ def _signals(name: str, own: BySeed) -> list[str]:
     return row
 
 
-def _calibration(name: str, own: BySeed) -> list[str]:
+def _calibration(name: str, own: BySeed) -> list[Shown]:
     temperature = spread([one["temperature_with"] for one in own.values()])
-    row = [_shown(name), str(len(own)), f"{temperature.mean:.2f} ± {temperature.std or 0:.2f}"]
+    head = [_shown(name), str(len(own))]
+    row: list[Shown] = [*head, f"{temperature.mean:.2f} ± {temperature.std or 0:.2f}"]
     for key in ("stream_without", "stream_with", "test_without", "test_with", "test_memory"):
         row.append(mean([one[f"ece_{key}"] for one in own.values()]))
         if key in ("test_with", "test_memory"):

@@ -7,13 +7,22 @@ import io
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from page_parts import gain, mean, write_between
+from page_parts import (
+    by_means,
+    cells,
+    difference,
+    gain,
+    mean,
+    mean_or_nothing,
+    write_between,
+)
 
 from peerlearn.cli import main as command
 from peerlearn.records.read import RunRecord, read_runs
 from peerlearn.results.compare import compare
-from peerlearn.results.layout import Cell, Head, Layout, as_markdown
+from peerlearn.results.layout import Head, Layout, as_markdown
 from peerlearn.results.series import Series
+from peerlearn.results.statistics import Paired
 
 HOME = Path(__file__).parents[1] / "docs" / "results"
 FILES = [HOME / f"{name}.json" for name in ("core", "wrappers", "paper")]
@@ -33,8 +42,10 @@ SECTIONS = {
 BESIDE = ("+multiview", "+ccl", "+sdc", "+untrained", "+ccldc-easy-to-hard",
           "+ccldc-same-difficulty", "+ccldc")  # fmt: skip
 HEADS = (
-    *(Head("method", words=True), Head("n"), Head("AA"), Head("LA"), Head("RF")),
+    *(Head("method", words=True), Head("n"), Head("AA"), Head("AA by means")),
+    *(Head("LA"), Head("RF")),
     *(Head("AA over the method alone"), Head("AA of CCL-DC over it")),
+    Head("by means, of CCL-DC over it"),
 )
 
 
@@ -55,7 +66,7 @@ def beside(base: str) -> str:
     (group,) = compare(runs)
     by_name = {series.method: series for series in group.series}
     found = [by_name[f"{base}{name}"] for name in ("", *BESIDE) if f"{base}{name}" in by_name]
-    return as_markdown(Layout(HEADS, [[_row(one, by_name, base) for one in found]]))
+    return as_markdown(Layout(HEADS, [cells([_row(one, by_name, base) for one in found])]))
 
 
 def _belongs(run: RunRecord, base: str) -> bool:
@@ -64,10 +75,13 @@ def _belongs(run: RunRecord, base: str) -> bool:
     return here and usual and run.method in [f"{base}{name}" for name in ("", *BESIDE)]
 
 
-def _row(one: Series, by_name: dict[str, Series], base: str) -> list[Cell]:
-    metrics = [mean([*one.values(metric).values()]) for metric in ("AA", "LA", "RF")]
-    gains = [gain(one, by_name.get(base)), gain(by_name[f"{base}+ccldc"], one)]
-    return [Cell(text) for text in (one.method, str(len(one.done)), *metrics, *gains)]
+def _row(one: Series, by_name: dict[str, Series], base: str) -> list[str | Paired | None]:
+    aa, la, rf = (mean([*one.values(metric).values()]) for metric in ("AA", "LA", "RF"))
+    peers, own = by_name[f"{base}+ccldc"], by_means(one)
+    gains = [gain(one, by_name.get(base)), gain(peers, one)]
+    gains.append(None if peers is one else difference(by_means(peers), own))
+    aas = aa, mean_or_nothing(own)
+    return [one.method, str(len(one.done)), *aas, la, rf, *gains]
 
 
 def marks(name: str) -> tuple[str, str]:

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from page_parts import first_picture, gain, mean, write_between
+from page_parts import cells, first_picture, gain, mean, write_between
 
 from peerlearn.records.read import RunRecord, read_runs
 from peerlearn.report.along import along
 from peerlearn.report.looks import assign_looks
 from peerlearn.results.compare import compare
-from peerlearn.results.layout import Cell, Head, Layout, as_markdown
+from peerlearn.results.layout import Head, Layout, as_markdown
 from peerlearn.results.series import Group, Series
+from peerlearn.results.statistics import Paired
 
 HOME = Path(__file__).parents[1] / "docs" / "results"
 START, END = "<!-- tables: scripts/streams_page.py -->", "<!-- end of tables -->"
@@ -36,7 +37,7 @@ def tables(runs: Sequence[RunRecord]) -> str:
     for (stream, title), (clock, how) in product(STREAMS.items(), CLOCKS.items()):
         group = group_of(runs, stream, clock)
         by_name = {one.name: one for one in group.series}
-        rows = [[Cell(text) for text in _row(one, by_name)] for one in group.series]
+        rows = cells([_row(one, by_name) for one in group.series])
         parts.append(f"### {title}, {how}\n\n{as_markdown(Layout(HEADS, [rows]))}")
     return "\n\n".join(parts)
 
@@ -58,7 +59,7 @@ def settings(run: RunRecord) -> tuple[str, bool]:
     return run.config.settings["stream.name"], run.config.settings["realtime"]
 
 
-def _row(one: Series, by_name: dict[str, Series]) -> list[str]:
+def _row(one: Series, by_name: dict[str, Series]) -> list[str | Paired | None]:
     k, updates = one.cost("relative") or 0, one.cost("updates_per_image") or 0
     metrics = [mean([*one.values(metric).values()]) for metric in METRICS]
     gains = [gain(one, by_name.get(rival), "A_AUC") for rival in ("er", "er+ccldc")]

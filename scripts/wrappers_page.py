@@ -9,21 +9,42 @@ answer, answered by its peers.
 from collections.abc import Sequence
 from pathlib import Path
 
-from page_parts import first_picture, gain, mean, write_between
+from page_parts import (
+    by_means,
+    cells,
+    difference,
+    first_picture,
+    gain,
+    mean,
+    mean_or_nothing,
+    write_between,
+)
 
 from peerlearn.records.read import RunRecord, read_runs
 from peerlearn.report.figures import worth
 from peerlearn.report.looks import assign_looks
 from peerlearn.results.compare import compare
-from peerlearn.results.layout import NOTHING, Cell, Head, Layout, as_markdown
+from peerlearn.results.layout import NOTHING, Head, Layout, as_markdown
 from peerlearn.results.series import Group, Series
+from peerlearn.results.statistics import Paired
 
 HOME = Path(__file__).parents[1] / "docs" / "results"
 START, END = "<!-- tables: scripts/wrappers_page.py -->", "<!-- end of tables -->"
 RIVALS = ("", "+ccldc", "+mkd")
 HEADS = (
-    *(Head("method", words=True), Head("n"), Head("AA"), Head("LA"), Head("RF"), Head("computing")),
+    *(Head("method", words=True), Head("n"), Head("AA"), Head("AA by means"), Head("LA")),
+    *(Head("RF"), Head("computing")),
     *(Head("over the method alone"), Head("over CCL-DC"), Head("over MKD")),
+    *(Head("by means, over the method alone"), Head("by means, over CCL-DC")),
+)
+SETTINGS = (
+    *(("er", "cifar10", 200), ("er", "cifar10", 500), ("er", "cifar100", 500)),
+    *(("derpp", "cifar10", 200), ("er_ace", "cifar10", 200)),
+)
+LIKE = "<!-- like for like: scripts/wrappers_page.py -->", "<!-- end of like for like -->"
+LIKE_HEADS = (
+    *(Head("setting", words=True), Head("as each preset predicts"), Head("peers against peers")),
+    *(Head("slow copies against slow copies"), Head("nearest class means")),
 )
 
 
@@ -49,18 +70,53 @@ def tables(runs: Sequence[RunRecord]) -> str:
     parts = []
     for group in groups(runs):
         by_name = {series.method: series for series in group.series}
-        rows = [[Cell(text) for text in _row(one, by_name)] for one in group.series]
+        rows = cells([_row(one, by_name) for one in group.series])
         title = f"### {group.data}, memory {group.memory}"
         parts.append(f"{title}\n\n{as_markdown(Layout(HEADS, [rows]))}")
     return "\n\n".join(parts)
 
 
-def _row(one: Series, by_name: dict[str, Series]) -> list[str]:
+def _row(one: Series, by_name: dict[str, Series]) -> list[str | Paired | None]:
     alone = by_name.get(one.base)
     times = f"{computing(one) / computing(alone):.1f}x" if alone else NOTHING
     gains = [gain(one, by_name.get(f"{one.base}{rival}")) for rival in RIVALS]
-    metrics = [mean([*one.values(metric).values()]) for metric in ("AA", "LA", "RF")]
-    return [one.method, str(len(one.done)), *metrics, times, *gains]
+    aa, la, rf = (mean([*one.values(metric).values()]) for metric in ("AA", "LA", "RF"))
+    own = by_means(one)
+    rivals = [by_name.get(f"{one.base}{rival}") for rival in RIVALS[:2]]
+    over = [difference(own, by_means(r)) if r and r is not one else None for r in rivals]
+    aas = aa, mean_or_nothing(own)
+    return [one.method, str(len(one.done)), *aas, la, rf, times, *gains, *over]
+
+
+def like_for_like(runs: Sequence[RunRecord]) -> str:
+    """The EMA chain minus CCL-DC, both answered by the same kind of network, in Markdown."""
+    rows: list[list[str | Paired | None]] = []
+    for base, data, memory in SETTINGS:
+        here = [r for r in runs if (r.data, r.memory) == (data, memory)]
+        chain = {r.seed: r for r in here if r.method == f"{base}+ema-chain"}
+        rival = {r.seed: r for r in here if _is_ccldc(r, base)}
+        both = [(_by(chain, kind), _by(rival, kind)) for kind in ("peers", "shadow", "means")]
+        preset = difference(_by(chain, "average"), both[0][1])
+        rows.append([f"{base}, {data}, memory {memory}", preset, *(difference(*b) for b in both)])
+    return as_markdown(Layout(LIKE_HEADS, [cells(rows)]))
+
+
+def _is_ccldc(run: RunRecord, base: str) -> bool:
+    """Whether it trained CCL-DC: alone, or with slow copies that only answer."""
+    copies = run.method == f"{base}+ccldc-ema" and run.config.variant.get("shadow_weight") == 0
+    return copies or run.method == f"{base}+ccldc"
+
+
+def _by(runs: dict[int, RunRecord], kind: str) -> dict[int, float]:
+    """AA by seed, as these networks answer; nothing where there are none."""
+    found: dict[int, float | None] = {}
+    for seed, run in runs.items():
+        if kind == "means":
+            found[seed] = (run.summary.ncm or {}).get("AA")
+        else:
+            alone = run.metrics if kind == "peers" and not run.summary.answers else {}
+            found[seed] = run.summary.answers.get(kind, alone).get("AA")
+    return {seed: aa for seed, aa in found.items() if aa is not None}
 
 
 def computing(one: Series) -> float:
@@ -78,6 +134,7 @@ def main() -> None:
     """Write page and picture."""
     runs = read_runs(HOME / "wrappers.json")
     write_between(HOME / "wrappers.md", START, END, tables(runs))
+    write_between(HOME / "wrappers.md", *LIKE, like_for_like(runs))
     (HOME / "wrappers.svg").write_text(picture(runs), encoding="utf-8")
 
 

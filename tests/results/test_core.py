@@ -12,6 +12,7 @@ from peerlearn.studies.grid_file import from_file
 HOME = Path(__file__).parents[2]
 sys.path.insert(0, str(HOME / "scripts"))
 
+import core_page  # noqa: E402
 import paper_page  # noqa: E402
 
 RECORDS = HOME / "docs" / "results" / "core.json"
@@ -28,6 +29,7 @@ def test_the_page_has_the_table_that_the_command_prints(page: str) -> None:
     assert len(lines) == 2 + 12  # every method, alone and with CCL-DC
     missing = [line for line in lines if line not in page]
     assert not missing
+    assert core_page.table(read_runs(RECORDS)) in page
 
 
 def test_the_records_are_those_of_the_sweep_and_all_of_them() -> None:

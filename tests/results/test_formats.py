@@ -81,9 +81,9 @@ def test_one_seed_marks_nothing(style: str) -> None:
 
 @pytest.mark.parametrize(
     ("aa", "shown"),
-    [((0.55, 0.55), "+5.0 [+5.0, +5.0] (p <0.001, n 2)"),
+    [((0.55, 0.55), "+5.0 (equal in all seeds: no p, n 2)"),
      ((0.45, 0.47), f"{MINUS}4.0 [{MINUS}16.7, +8.7] (p 0.16, n 2)"),
-     ((0.5, 0.5), "+0.0 [+0.0, +0.0] (p 1.00, n 2)"), ((0.61,), "+11.0 (n 1)"),
+     ((0.5, 0.5), "+0.0 (equal in all seeds: no p, n 2)"), ((0.61,), "+11.0 (n 1)"),
      ((0.51, 0.49), f"+0.0 [{MINUS}12.7, +12.7] (p 1.00, n 2)")],
 )  # fmt: skip
 def test_the_gain_is_shown_with_sign_interval_p_and_number_of_pairs(

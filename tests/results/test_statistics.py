@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from peerlearn.errors import UserError
-from peerlearn.results.statistics import paired, spread
+from peerlearn.results.statistics import Known, holm, paired, spread, welch
 
 SCORES = st.lists(st.integers(0, 1000).map(lambda n: n / 1000), min_size=2, max_size=9, unique=True)
 
@@ -68,15 +68,50 @@ def test_one_value_has_a_mean_but_no_spread_and_one_pair_no_p() -> None:
     assert paired([0.75], [0.5]).sign == 0
 
 
-def test_equal_differences_are_certain_and_no_difference_is_none() -> None:
-    assert paired([0.5, 0.75], [0.25, 0.5]) == (2, 0.25, 0.0, 0.25, 0.25, 0.0)
-    assert paired([0.5, 0.75], [0.5, 0.75]) == (2, 0.0, 0.0, 0.0, 0.0, 1.0)
+def test_equal_differences_leave_t_undefined_so_there_is_no_p_and_no_interval() -> None:
+    assert paired([0.5, 0.75], [0.25, 0.5]) == (2, 0.25, 0.0, None, None, None)
+    assert paired([0.5, 0.75], [0.5, 0.75]) == (2, 0.0, 0.0, None, None, None)
+    assert paired([0.5, 0.75], [0.25, 0.5]).sign == 0
+    assert welch(Known(0.5, 0.0, 3), Known(0.4, 0.0, 3))[1:] == (None, None, None)
 
 
 def test_rounding_is_not_taken_for_a_difference() -> None:
-    assert paired([0.1 + 0.2, 0.3], [0.3, 0.1 + 0.2]).p == 1.0
-    assert paired([0.1 + 0.2, 0.1 + 0.2], [0.3, 0.3]).p == 1.0
-    assert paired([0.7, 0.4], [0.6, 0.3]).p == 0.0
+    assert paired([0.1 + 0.2, 0.3], [0.3, 0.1 + 0.2])[1:] == (0.0, 0.0, None, None, None)
+    assert paired([0.1 + 0.2, 0.1 + 0.2], [0.3, 0.3]).difference == 0.0
+    assert paired([0.7, 0.4], [0.6, 0.3]).p is None
+
+
+def test_holm_gives_the_textbook_example() -> None:
+    # four hypotheses at 0.05: 0.005 and 0.01 are rejected, 0.03 stops, 0.04 goes with it
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == []
+    assert holm([0.2]) == [0.2]
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+
+
+@given(st.lists(st.integers(0, 1000).map(lambda n: n / 1000), min_size=1, max_size=8))
+def test_holm_agrees_with_the_definition(p_values: list[float]) -> None:
+    m = len(p_values)
+    ranked = sorted(p_values)
+    for p, corrected in zip(p_values, holm(p_values), strict=True):
+        until = ranked[: ranked.index(p) + 1]  # of equal p values the first has the largest factor
+        plain = max(min(1.0, (m - j) * q) for j, q in enumerate(until))
+        assert corrected == pytest.approx(plain)
+
+
+@given(st.lists(st.integers(0, 100).map(lambda n: n / 100), min_size=1, max_size=6))
+def test_holm_rejects_what_the_step_down_procedure_rejects(p_values: list[float]) -> None:
+    rejected: set[int] = set()
+    left = sorted(range(len(p_values)), key=p_values.__getitem__)
+    while left and p_values[left[0]] * len(left) <= 0.05:
+        rejected.add(left.pop(0))
+    assert {k for k, p in enumerate(holm(p_values)) if p <= 0.05} == rejected
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, math.nan])
+def test_holm_refuses_what_is_no_p(p: float) -> None:
+    with pytest.raises(UserError, match="from 0 to 1"):
+        holm([0.5, p])
 
 
 @pytest.mark.parametrize(("a", "b"), [([], []), ([0.5], [0.5, 0.6])])

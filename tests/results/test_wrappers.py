@@ -24,6 +24,7 @@ def runs() -> list[RunRecord]:
 def test_the_page_has_the_tables_and_the_picture_of_the_records(runs: list[RunRecord]) -> None:
     page = (PLACE / "wrappers.md").read_text(encoding="utf-8")
     assert wrappers_page.tables(runs) in page
+    assert wrappers_page.like_for_like(runs) in page
     assert (PLACE / "wrappers.svg").read_text(encoding="utf-8") == wrappers_page.picture(runs)
 
 

@@ -119,7 +119,7 @@ def gain_cell(one: Series) -> Html:
     if not one.gain or not pair:
         return tag("td", NOTHING)
     value, _, interval = points(pair).partition(" ")
-    under = interval or "one seed"
+    under = interval or ("one seed" if pair.n == 1 else "equal in all seeds: no p")
     tip = f"over {one.gain.baseline.name}, n {pair.n}"
     tip += "" if pair.p is None else f", p {pair.p:.2g}"
     said = tag("span", value, class_=f"change {tone('AA', pair)}")

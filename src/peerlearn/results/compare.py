@@ -14,7 +14,8 @@ from peerlearn.records.read import RunRecord
 from peerlearn.results.series import Facts, Gain, Group, Series, labelled
 from peerlearn.results.statistics import Paired, paired
 
-FIRST = ("er", "derpp", "er_ace", "ocm", "gsa", "onpro")  # shown first, as in the paper
+REFERENCES = ("finetune", "joint")  # shown first and last, and never marked as the best
+FIRST = (REFERENCES[0], "er", "derpp", "er_ace", "ocm", "gsa", "onpro")  # as in the paper
 GENERAL = ("stream.", "memory.", "machine.")  # settings whose defaults no method decides
 BEST = (
     "of the means over two or more seeds the best of its group, and every other whose difference "
@@ -59,7 +60,7 @@ def _against(group: Group, name: str) -> Group:
 def method_key(method: str) -> tuple[int, str, int, str]:
     """Sort the methods of the paper first, each before its CCL-DC and its other wrappers."""
     base, plus, wrapper = method.partition("+")
-    place = FIRST.index(base) if base in FIRST else len(FIRST)
+    place = FIRST.index(base) if base in FIRST else len(FIRST) + (base in REFERENCES)
     return place, base, (1 if wrapper == "ccldc" else 2) if plus else 0, wrapper
 
 
@@ -103,7 +104,8 @@ def _group(data: str, memory: int, runs: Sequence[RunRecord]) -> Group:
     named.sort(key=lambda s: (method_key(s.method), len(s.variant), s.label))
     baselines = _baselines(named)
     whole = tuple(_with_gain(one, baselines) for one in named)
-    best = {name: _best(name, whole) for name in SHOWN}
+    rivals = [one for one in whole if one.method.partition("+")[0] not in REFERENCES]
+    best = {name: _best(name, rivals) for name in SHOWN}
     marked = {name: labels for name, labels in best.items() if labels}
     return Group(data, memory, whole, shared, marked)
 
@@ -305,4 +307,6 @@ def _best(metric: str, group: Sequence[Series]) -> frozenset[str]:
     compared = {label: pair for label, pair in pairs.items() if pair and pair.n > 1}
     if not compared:
         return frozenset()
-    return frozenset({first, *(label for label, pair in compared.items() if not pair.sign)})
+    level = {label for label, pair in compared.items() if not pair.sign}
+    apart = {label for label, pair in compared.items() if pair.p is None and pair.difference}
+    return frozenset({first, *(level - apart)})

@@ -93,18 +93,25 @@ def _show_gain(row: Row) -> str:
     return points(gain, detail=True) if gain else ""
 
 
-def points(gain: Paired, *, detail: bool = False) -> str:
-    """A difference in points with its interval, and in detail its p and n.
+def points(gain: Paired, *, detail: bool = False, holm: float | None = None) -> str:
+    """A difference in points with its interval, and in detail its p, Holm's p if given, and n.
 
     >>> points(Paired(3, 0.11, 0.01, 0.085, 0.135, 0.0027), detail=True)
     '+11.0 [+8.5, +13.5] (p 0.0027, n 3)'
+    >>> points(Paired(3, 0.11, 0.01, 0.085, 0.135, 0.0027), detail=True, holm=0.0054)
+    '+11.0 [+8.5, +13.5] (p 0.0027, Holm 0.0054, n 3)'
+    >>> points(Paired(3, 0.11, 0.0, None, None, None), detail=True)
+    '+11.0 (equal in all seeds: no p, n 3)'
     """
     text = number(100 * gain.difference, "+.1f")
     if gain.low is not None and gain.high is not None:
         text += f" [{number(100 * gain.low, '+.1f')}, {number(100 * gain.high, '+.1f')}]"
     if not detail:
         return text
-    return f"{text} ({'' if gain.p is None else f'p {probability(gain.p)}, '}n {gain.n})"
+    facts = [] if gain.p is None else [f"p {probability(gain.p)}"]
+    facts += [] if holm is None else [f"Holm {probability(holm)}"]
+    facts += ["equal in all seeds: no p"] if gain.n > 1 and gain.p is None else []
+    return f"{text} ({', '.join([*facts, f'n {gain.n}'])})"
 
 
 def number(value: float, form: str) -> str:

@@ -26,6 +26,7 @@ from peerlearn.results.layout import (
     as_markdown,
     as_text,
 )
+from peerlearn.results.statistics import holm
 from peerlearn.units import duration, printable
 
 STYLES = ("text", "markdown", "latex", "json")
@@ -139,11 +140,15 @@ ORDERS = (
 
 def _orders(found: Reproduction) -> Part:
     blocks: dict[tuple[str, int], list[list[Cell]]] = {}
+    known = [o.measured.p for o in found.orders if o.measured and o.measured.p is not None]
+    corrected = iter(holm(known) if len(known) > 1 else [])
     for row in found.orders:
+        counted = row.measured is not None and row.measured.p is not None
+        adjusted = next(corrected, None) if counted else None
         cells = [
             *_where(row), _what(row), printable(row.row), printable(row.other),
-            _gap(row, row.published), _gap(row, row.measured, p=True), str(row.n), row.verdict,
-            row.scale, found.profile,
+            _gap(row, row.published), _gap(row, row.measured, p=True, holm_p=adjusted), str(row.n),
+            row.verdict, row.scale, found.profile,
         ]  # fmt: skip
         blocks.setdefault((row.data, row.memory), []).append([Cell(text) for text in cells])
     metrics = dict.fromkeys(row.metric for row in found.orders)
@@ -152,7 +157,8 @@ def _orders(found: Reproduction) -> Part:
     note = (
         f"first minus second, {unit}, with its 95 % interval: published, from means and spreads "
         "(Welch); measured, paired by seed. same order: the difference has the same sign, and "
-        "neither interval includes zero."
+        "neither interval includes zero. Holm: p corrected for all rows of the table; "
+        "the verdict is by the single interval."
     )
     return Part(
         "First minus second", Layout(ORDERS, [*blocks.values()]), (" ".join([note, *good]),)
@@ -193,14 +199,19 @@ def _value(row: Row, value: Value | None) -> str:
     return number(100 * value.mean, ".2f") + spread
 
 
-def _gap(row: Compared | Ordered, gap: Gap | None, *, p: bool = False) -> str:
+def _gap(
+    row: Compared | Ordered, gap: Gap | None, *, p: bool = False, holm_p: float | None = None
+) -> str:
     if gap is None or gap.difference is None:
         return NOTHING
     unit, form = (1, "+.0f") if row.metric == "seconds" else (100, "+.1f")
     text = number(unit * gap.difference, form)
     if gap.low is not None and gap.high is not None:
         text += f" [{number(unit * gap.low, form)}, {number(unit * gap.high, form)}]"
-    return text + (f" (p {probability(gap.p)})" if p and gap.p is not None else "")
+    if not p or gap.p is None:
+        return text
+    more = "" if holm_p is None else f", Holm {probability(holm_p)}"
+    return f"{text} (p {probability(gap.p)}{more})"
 
 
 def summary(found: Reproduction) -> str:
