@@ -19,6 +19,7 @@ OTHER: dict[str, Any] = {
     "equal_view": "hardest", "scale_base": True, "chain.stages": 1, "chain.ops": 1,
     "chain.magnitude": 3, "chain.per_sample": True, "lr": 0.02, "weight_decay": 0.3,
     "beta1": 0.5, "beta2": 0.5, "momentum": 0.5, "base_weight": 0.4, "chain.first": "full",
+    "chain.aligned": True, "aligned_crop": True,
     "view": "crop_flip", "form": "paper", "shadow_weight": 3.0, "shadow.alpha": 0.3,
     "shadow.start": "zero", "shadow.buffers": "own", "shadow.broadcast_every": 2,
     "shadow.broadcast_share": 0.3, "answer": "",
@@ -31,6 +32,8 @@ NEEDS = {
 SPECIAL = {
     ("ccl", "equal_view"),  # without a chain the hardest view is the image itself
     ("ema", "shadow.buffers"),  # a copy that is shown nothing has no statistics of its own
+    ("finetune", "replay_batch"),  # replays nothing; says what its cost is compared with
+    ("joint", "replay_batch"),
     ("er_ace", "unseen"),  # differs for more classes than images in a batch; see test_golden_steps
 }
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from peerlearn.data.toy import toy_images
-from peerlearn.learner.build import build_learner
+from peerlearn.learner.build import build_learner, split_name
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.methods import METHODS
 from peerlearn.methods.interface import Method
@@ -183,7 +183,8 @@ def prediction_changes_nothing(bench: Bench) -> None:
         one.learn(*batch)
         two.learn(*batch)
         two.predict(bench.stream.test_sets[0].x)
-        two.predict_ncm(bench.stream.test_sets[0].x)
+        if len(two.memory):
+            two.predict_ncm(bench.stream.test_sets[0].x)
     _expect(_same(_weights(one), _weights(two)), "a prediction changed the weights")
     _expect(one.cost == two.cost, "a prediction was counted as learning")
 
@@ -227,6 +228,30 @@ def peers_side_by_side_learn_as_in_turn(bench: Bench) -> None:
     _expect(two.lanes.count == 2, "`loss` or a layer changes what all peers share")
 
 
+def rehearsal_trains_on_the_memory_alone(bench: Bench) -> None:
+    """A step on the memory alone moves weights, is counted, is repeatable, and stores nothing."""
+    method = METHODS[split_name(bench.name)[0]]
+    if not method.can_rehearse() or not method.uses_memory:
+        return
+    one, two = bench.learner(), bench.learner()
+    for learner in (one, two):
+        bench.learn(learner, 2)
+    weights, kept, counted = _weights(one), _memory(one), one.cost
+    losses = one.rehearse(2)
+    _expect(bool(losses) and not _same(weights, _weights(one)), "no step was taken")
+    _expect(_same(kept, _memory(one)), "a step on the memory alone changed the memory")
+    _expect(one.cost["stream_images"] == counted["stream_images"], "stream images were counted")
+    _expect(one.cost["backward_images"] > counted["backward_images"], "its cost is not counted")
+    _expect(one.progress.rehearsed == 2, "its steps are not counted")
+    with tempfile.TemporaryDirectory() as folder:
+        two.rehearse()
+        two.save(folder)
+        resumed = bench.learner()
+        resumed.load(folder)
+    resumed.rehearse()
+    _expect(_same(_tensors(one), _tensors(resumed)), "after a resume it goes on otherwise")
+
+
 PROMISES: list[Callable[[Bench], None]] = [
     same_seed_same_weights,
     another_seed_other_weights,
@@ -240,6 +265,7 @@ PROMISES: list[Callable[[Bench], None]] = [
     floats_and_bytes_are_the_same_images,
     a_checkpoint_goes_on_bit_for_bit,
     peers_side_by_side_learn_as_in_turn,
+    rehearsal_trains_on_the_memory_alone,
 ]
 
 
@@ -262,6 +288,10 @@ def _expect(kept: bool, otherwise: str) -> None:
 
 def _weights(learner: OnlineLearner, peer: int = 0) -> dict[str, Tensor]:
     return {k: v.detach().clone() for k, v in learner.peers[peer].model.named_parameters()}
+
+
+def _memory(learner: OnlineLearner) -> dict[str, Tensor]:
+    return {name: learner.memory[name].clone() for name in learner.memory.columns}
 
 
 def _tensors(learner: OnlineLearner) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from peerlearn.errors import UnknownNameError, UserError, did_you_mean
@@ -29,17 +30,20 @@ class Entry(NamedTuple):
 class Registry(Mapping[str, T], Generic[T]):
     """What can be named in a command, by kind.
 
-    Our own entries are the classes in the modules of `home` that state a `name`; they are found by
-    reading the sources, so that a listing imports nothing. Packages of others add theirs by an
-    entry point of the group `peerlearn.methods` and so on, single files through `load_plugin`.
+    Our own entries are the classes in the modules of `home` that state a `name`, and the functions
+    under a decorator that is called as the kind is; they are found by reading the sources, so that
+    a listing imports nothing. Packages of others add theirs by an entry point of the group
+    `peerlearn.methods` and so on, single files through `load_plugin`.
     """
 
-    def __init__(self, kind: str, home: str, base: str, *, functions: bool = False) -> None:
+    def __init__(self, kind: str, home: str, base: str | None, *, functions: bool = False) -> None:
         """Look in the package or module `home` for subclasses of `base` (module:attribute).
 
-        functions: whether a function may stand for a class.
+        base: None where all of this kind are functions. functions: whether a function may stand
+        for a class.
         """
-        self.kind, self.home, self.base, self.functions = kind, home, base, functions
+        self.kind, self.home, self.base = kind, home, base
+        self.functions = functions or base is None
         self.group = f"peerlearn.{kind.removesuffix('y')}{'ies' if kind[-1] == 'y' else 's'}"
         self._added: dict[str, Entry] = {}
         self._objects: dict[str, T] = {}
@@ -82,6 +86,13 @@ class Registry(Mapping[str, T], Generic[T]):
             return own
         return f"{Path(place).name}:{attribute}" if place.endswith(".py") else name
 
+    def known(self, name: str) -> str:
+        """As `canonical`, but refuses what would have to be loaded from its place first."""
+        if name in self._objects:
+            return self.canonical(name)
+        self.origin(name)  # says which is nearest
+        return name
+
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """What is added inside is forgotten outside; for tests and notebooks."""
@@ -100,8 +111,10 @@ class Registry(Mapping[str, T], Generic[T]):
         return entries[name].origin
 
     @property
-    def base_class(self) -> type:
-        """What every class of this kind extends."""
+    def base_class(self) -> type | None:
+        """What every class of this kind extends; None where all are functions."""
+        if self.base is None:
+            return None
         module, _, attribute = self.base.partition(":")
         found: type = getattr(import_module(module), attribute)
         return found
@@ -118,7 +131,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return text.splitlines()[0] if text else ""
 
     def _entries(self) -> dict[str, Entry]:
-        return {**_of_home(self.home), **_of_packages(self.group), **self._added}
+        return {**_of_home(self.home, self.kind), **_of_packages(self.group), **self._added}
 
     def _load(self, name: str) -> T:
         entries = self._entries()
@@ -126,7 +139,7 @@ class Registry(Mapping[str, T], Generic[T]):
             return self._load_from(name)
         owner = self.origin(name)
         target = entries[name].target
-        if owner and name in _of_home(self.home):
+        if owner and name in _of_home(self.home, self.kind):
             raise UserError(f"{owner} calls a {self.kind} {name!r}, as one of ours is; rename it")
         module, _, attribute = target.partition(":")
         try:
@@ -164,39 +177,49 @@ class Registry(Mapping[str, T], Generic[T]):
         return self.add(found, name=self.canonical(target), origin=origin)
 
     def _fitting(self, thing: Any, target: str) -> Any:
-        if isinstance(thing, type) and issubclass(thing, self.base_class):
+        base = self.base_class
+        if base and isinstance(thing, type) and issubclass(thing, base):
             return thing
-        if self.functions and callable(thing):
+        if self.functions and callable(thing) and (base or not isinstance(thing, type)):
             return thing
-        base = self.base_class.__name__
-        raise UserError(f"{target}: is no {self.kind}; it must be a class that extends {base}")
+        must = f"a class that extends {base.__name__}" if base else "a function"
+        raise UserError(f"{target}: is no {self.kind}; it must be {must}")
 
 
 def load_plugin(
     path: Path, registries: Iterable[Registry[Any]], *, required: bool = True
 ) -> list[str]:
-    """Run a file and make known all its classes that have a `name`; which, such as "method pcr".
+    """Run a file and make known what in it has a `name`; returns which, such as "method pcr".
 
-    A class belongs to the first registry whose base it extends. required: that there is one.
+    A class belongs to the first registry whose base it extends, a function to the one whose
+    decorator it has, such as `@augmentation`. required: that there is one.
     """
     module, mark, registries = load_file(path), _mark(path), list(registries)
     added = []
     for thing in list(vars(module).values()):
-        if not isinstance(thing, type) or thing.__module__ != module.__name__:
+        if not isinstance(thing, type | FunctionType) or thing.__module__ != module.__name__:
             continue
-        if not isinstance(thing.__dict__.get("name"), str):
+        if not isinstance(name := thing.__dict__.get("name"), str):
             continue
         for registry in registries:
-            if issubclass(thing, registry.base_class):
+            if _belongs(thing, registry):
                 registry.add(thing, origin=mark)
-                added.append(f"{registry.kind} {thing.__dict__['name']}")
+                added.append(f"{registry.kind} {name}")
                 break
     if required and not added:
         raise UserError(
             f"--plugin {path}: holds nothing to add; give a class of yours a `name`, such as "
-            'name = "mine", and let it extend what it is: Method, Wrapper, torch.nn.Module, ...'
+            'name = "mine", and let it extend what it is: Method, Wrapper, torch.nn.Module, ...; '
+            "a function that augments is marked by @augmentation"
         )
     return added
+
+
+def _belongs(thing: Any, registry: Registry[Any]) -> bool:
+    base = registry.base_class
+    if isinstance(thing, type):
+        return base is not None and issubclass(thing, base)
+    return bool(thing.__dict__.get("kind") == registry.kind)
 
 
 def load_file(path: Path) -> Any:
@@ -244,12 +267,12 @@ def _mark(path: Path) -> str:
 
 
 @cache
-def _of_home(home: str) -> dict[str, Entry]:
-    """Classes that state a name, by name, in the modules of a package or in one module."""
+def _of_home(home: str, kind: str) -> dict[str, Entry]:
+    """What states a name, by name, in the modules of a package or in one module."""
     found = {}
     for module in _modules(home):
         for attribute, node in _definitions(module).items():
-            name = _stated_name(node)
+            name = _stated_name(node, kind)
             if name is not None:
                 found[name] = Entry(f"{module}:{attribute}", "")
     return found
@@ -280,8 +303,11 @@ def _spec(module: str) -> ModuleSpec | None:
         return None
 
 
-def _stated_name(node: ast.ClassDef | ast.FunctionDef) -> str | None:
-    for line in node.body if isinstance(node, ast.ClassDef) else ():
+def _stated_name(node: ast.ClassDef | ast.FunctionDef, kind: str) -> str | None:
+    if isinstance(node, ast.FunctionDef):
+        marked = any(isinstance(d, ast.Name) and d.id == kind for d in node.decorator_list)
+        return node.name if marked else None
+    for line in node.body:
         match line:
             case (
                 ast.Assign(targets=[ast.Name(id="name")], value=ast.Constant(value=str(text)))

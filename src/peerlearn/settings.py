@@ -34,6 +34,16 @@ def about(text: str, **limits: Any) -> Any:
     return Field(description=text, **limits)
 
 
+class Choices:
+    """Says in the `Annotated` type of a text which texts there are to choose from.
+
+    They are looked at when they are asked for, so that those that plug-ins add are among them.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = names
+
+
 class Settings(BaseModel):
     """Values that build one part; what does not fit is refused in one line, all faults at once.
 
@@ -212,6 +222,9 @@ def described(field: FieldInfo, default: Any) -> str:
     """A field in a line of help: what it is, its choices or range, and its default."""
     notes = []
     kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if kind]
+    within = [note for kind in kinds for note in getattr(kind, "__metadata__", ())]
+    for choices in (note for note in (*field.metadata, *within) if isinstance(note, Choices)):
+        notes.append(" | ".join(choices.names))
     for kind in kinds:
         if get_origin(kind) is Literal:
             notes.append(" | ".join(map(str, get_args(kind))))

@@ -77,6 +77,26 @@ def test_a_resized_crop_is_the_interpolated_slice(size: tuple[int, int]) -> None
         torch.testing.assert_close(result[None], expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("size", [*SIZES, (1, 1), (1, 6)])
+def test_an_aligned_crop_is_the_slice_interpolated_with_aligned_corners(
+    size: tuple[int, int],
+) -> None:
+    x = images(40, size)
+    boxes = ops.draw_boxes(40, size, generator(), min_area=0.2, smaller=True)
+    out = ops.resized_crop(x, boxes, aligned=True)
+    for image, result, top, left, h, w in zip(x, out, *boxes, strict=True):
+        cut = image[None, :, top : top + h, left : left + w]
+        expected = F.interpolate(cut, size, mode="bilinear", align_corners=True)
+        torch.testing.assert_close(result[None], expected, atol=1e-5, rtol=0)
+
+
+def test_the_corners_of_an_aligned_crop_are_those_of_its_box() -> None:
+    x = images(1, (8, 8))
+    box = ops.Boxes(*(torch.tensor([n]) for n in (2, 1, 5, 6)))
+    out = ops.resized_crop(x, box, aligned=True)
+    torch.testing.assert_close(out[..., ::7, ::7], x[..., [2, 6], :][..., [1, 6]])
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_crop_that_looks_beyond_its_box_is_an_affine_grid_sample(size: tuple[int, int]) -> None:
     h, w = size
@@ -128,6 +148,74 @@ def test_a_small_box_starts_anywhere_it_fits() -> None:
 def test_an_image_that_fits_no_attempt_is_cropped_at_its_centre() -> None:
     boxes = ops.draw_boxes(50, (64, 8), generator(), min_area=1)  # any box would be too wide
     assert torch.stack(boxes).unique(dim=1).flatten().tolist() == [26, 0, 11, 8]
+
+
+def plain_smaller_boxes(count: int, n: int, low: float, seed: int) -> np.ndarray:
+    """(height, width) of boxes in an image of n x n, one attempt after the other."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(count):
+        for _ in range(10):
+            area = rng.uniform(low, 1) * n * n
+            aspect = np.exp(rng.uniform(np.log(3 / 4), np.log(4 / 3)))
+            height, width = round(np.sqrt(area / aspect)), round(np.sqrt(area * aspect))
+            if 0 < height < n and 0 < width < n:
+                break
+        else:
+            height, width = round(0.75 * n), n
+        found.append((height, width))
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "median"),  # kornia 0.6.8: medians of 200,000 boxes
+    [(32, 0.2, 0.517), (32, 0.6, 0.727), (64, 0.2, 0.527), (64, 0.6, 0.727)],
+)
+def test_smaller_boxes_have_the_areas_of_kornias(n: int, low: float, median: float) -> None:
+    boxes = ops.draw_boxes(40_000, (n, n), generator(), min_area=low, smaller=True)
+    area = (boxes.height * boxes.width / n**2).numpy()
+    assert np.median(area) == pytest.approx(median, abs=0.01)
+    plain = plain_smaller_boxes(10_000, n, low, seed=0).prod(axis=1) / n**2
+    below = [(areas[:, None] <= np.linspace(low, 1, 40)).mean(axis=0) for areas in (area, plain)]
+    assert below[0] == pytest.approx(below[1], abs=0.02)
+
+
+def test_boxes_as_large_as_the_image_have_more_area_than_smaller_ones() -> None:
+    boxes = ops.draw_boxes(40_000, (32, 32), generator(), min_area=0.2)
+    area = boxes.height * boxes.width / 32**2
+    assert area.median() == pytest.approx(0.55, abs=0.01)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (20, 31), (3, 3)])
+def test_smaller_boxes_are_lower_and_narrower_than_the_image_or_of_the_widest_aspect(
+    size: tuple[int, int],
+) -> None:
+    boxes = ops.draw_boxes(3000, size, generator(), min_area=0.6, smaller=True)
+    top, left, height, width = boxes
+    smaller = (height < size[0]) & (width < size[1])
+    wide = torch.stack([height, width])[:, ~smaller].unique(dim=1).T.tolist()
+    assert wide in (
+        [],
+        [[round(min(size[0], size[1] * 3 / 4)), round(min(size[1], size[0] * 4 / 3))]],
+    )
+    assert smaller.any()
+    assert min(t.min() for t in (top, left)) >= 0
+    assert (top + height).max() <= size[0]
+    assert (left + width).max() <= size[1]
+
+
+def test_without_a_smaller_box_one_of_the_widest_aspect_lies_anywhere() -> None:
+    boxes = ops.draw_boxes(900, (8, 8), generator(), min_area=1, smaller=True)
+    fallback = boxes.width == 8
+    assert fallback.sum() > 100
+    assert set(boxes.height[fallback].tolist()) == {6}
+    assert set(boxes.top[fallback].tolist()) == {0, 1, 2}
+
+
+def test_boxes_and_smaller_boxes_take_as_many_draws() -> None:
+    first, second = generator(), generator()
+    ops.draw_boxes(7, (32, 32), first, min_area=0.2)
+    ops.draw_boxes(7, (32, 32), second, min_area=0.2, smaller=True)
+    assert torch.equal(first.get_state(), second.get_state())
 
 
 # ---- colours ----

@@ -10,9 +10,17 @@ from peerlearn.augment import (
     crop_grey_mirrored,
     flip_grey_crop,
     full,
+    full_aligned,
 )
 
-STRATEGIES: list[Augment] = [crop_flip, crop_flip_shared, full, crop_grey_mirrored, flip_grey_crop]
+STRATEGIES: list[Augment] = [
+    crop_flip,
+    crop_flip_shared,
+    full,
+    full_aligned,
+    crop_grey_mirrored,
+    flip_grey_crop,
+]
 
 
 def generator(seed: int = 0) -> torch.Generator:

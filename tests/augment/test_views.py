@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from peerlearn.augment import ViewChain, randaugment
+from peerlearn.augment import ViewChain, ops, randaugment
 from peerlearn.errors import UserError
 
 
@@ -84,6 +84,15 @@ def test_view_1_keeps_most_of_the_image_and_mirrors_half_of_them() -> None:
     span = view[:, 0, 0, -1] - view[:, 0, 0, 0]
     assert (span < 0).float().mean() == pytest.approx(0.5, abs=0.1)
     assert span.abs().min() > 0.5  # at least sqrt(0.6 * 3/4) of the width, between pixel centres
+
+
+def test_an_aligned_view_1_is_the_aligned_crop_of_a_smaller_box() -> None:
+    x, rng = images(6), generator(3)
+    boxes = ops.draw_boxes(6, (16, 12), rng, min_area=0.6, smaller=True)
+    flips = ops.draw_mask(6, 0.5, rng)
+    expected = ops.mirror(ops.resized_crop(x, boxes, aligned=True), flips)
+    assert torch.equal(ViewChain(stages=1, aligned=True)(x, generator(3))[1], expected)
+    assert not torch.equal(ViewChain(stages=1)(x, generator(3))[1], expected)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ DATA = {
 }
 LEARNERS = {
     "er": Learner(
-        "ER", ADAMW | {"tf_type": "full"}, (0.5, 2, 4), True, settings={"augment": "full"}
+        "ER", ADAMW | {"tf_type": "full"}, (0.5, 2, 4), True, settings={"augment": "full_aligned"}
     ),
     "derpp": Learner(
         "DERPP",
@@ -70,10 +70,15 @@ LEARNERS = {
         ADAMW | {"learning_rate": 0.001, "weight_decay": 0, "tf_type": "full", "proj_dim": 128},
         (0.25, 4, 4),
         True,
-        settings={"similarity_weight": 0.5},
+        settings={"similarity_weight": 0.5, "aligned_crop": True},
     ),
     "gsa": Learner(
-        "GSA", ADAMW | {"tf_type": "partial"}, (0.5, 1, 4), False, frozenset({"tf_type"})
+        "GSA",
+        ADAMW | {"tf_type": "partial"},
+        (0.5, 1, 4),
+        False,
+        frozenset({"tf_type"}),
+        settings={"aligned_crop": True},
     ),
     "onpro": Learner(
         "OnPro",
@@ -123,7 +128,7 @@ def meant(data: str, memory: int, method: str) -> dict[str, Any]:
         theirs = {"peers": 2, **dict(weights), "equal_view": "hardest", "scale_base": base == "er"}
         ops, magnitude = facts.randaugment
         theirs |= {"chain.stages": 3, "chain.ops": ops, "chain.magnitude": magnitude}
-        theirs |= {"chain.per_sample": False, "chain.first": None}
+        theirs |= {"chain.per_sample": False, "chain.first": None, "chain.aligned": True}
         found |= {f"collaboration.{name}": value for name, value in theirs.items()}
     return found
 
@@ -201,7 +206,7 @@ class TestWhatAFileDoesNotSay:
         run = resolved(read_authors_file(write(tmp_path, {"learner": learner})))
         expected: dict[str, Any] = {"data": "cifar10", "seed": 0, "updates": 1, "memory.size": 200}
         expected |= {"stream.tasks": 5, "stream.batch": 10, "net.width": 64}
-        expected |= {"method.replay_batch": 200, "method.augment": "full"}
+        expected |= {"method.replay_batch": 200, "method.augment": "full_aligned"}
         expected |= {"optim.name": "sgd", "optim.lr": 0.1, "optim.weight_decay": 0}
         expected |= {"optim.momentum": 0}
         if learner == "DERPPCCLDC":

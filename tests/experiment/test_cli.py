@@ -1,6 +1,7 @@
 """What a person meets at the command line: one line that helps, and exit code 2."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -275,8 +276,8 @@ def test_everything_there_is_can_be_listed(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("closing", [">&- 2>&-", "2>/dev/full"])
 def test_closed_and_full_outputs_are_no_fault(closing: str, tmp_path: Path) -> None:
-    peerlearn = f"{sys.executable} -m peerlearn"
-    words = f"run er {' '.join(SMALL)} --threads 1 --net small --out {tmp_path}"
+    peerlearn = f"{shlex.quote(sys.executable)} -m peerlearn"
+    words = f"run er {' '.join(SMALL)} --threads 1 --net small --out {shlex.quote(str(tmp_path))}"
     for rest, code in ((words.replace(" --width 1", ""), 0), ("table nosuch", 2)):
         done = subprocess.run(f"{peerlearn} {rest} {closing}", shell=True, check=False)
         assert done.returncode == code

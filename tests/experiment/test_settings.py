@@ -290,3 +290,21 @@ def test_a_truth_in_place_of_a_number_is_refused_where_it_stands() -> None:
     file = [Given("optim.weight_decay", True, "file", "x.yaml, line 3")]
     with pytest.raises(UserError, match=r"x\.yaml, line 3: weight_decay must be a number"):
         resolve("er", file)
+
+
+@pytest.mark.parametrize(
+    ("method", "crops"),
+    [
+        ("er", {"method.augment": "full_aligned"}),
+        ("mir", {"method.augment": "full"}),
+        ("ocm", {"method.aligned_crop": True}),
+        ("gsa+ccldc", {"method.aligned_crop": True, "collaboration.chain.aligned": True}),
+        ("derpp+ema-chain", {"collaboration.chain.aligned": True}),
+    ],
+)
+def test_in_the_authors_profile_resized_crops_are_aligned(
+    method: str, crops: dict[str, Any]
+) -> None:
+    theirs, ours = (run_of(method, profile=name).values for name in ("authors", "paper"))
+    assert {name: theirs[name] for name in crops} == crops
+    assert not any(ours[name] in (True, "full_aligned") for name in crops)

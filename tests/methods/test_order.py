@@ -43,7 +43,7 @@ def test_derpp_stream_then_logits_then_labels(
     monkeypatch.setattr(learner.peers[0].model, "logits", noting)
     learner.learn(*batches[1])
     dark = draws[0]
-    expected = [dark.train[0].x, dark.dark_x, dark.train[1].x]
+    expected = [dark.stream.x, dark.dark_x, dark.memory.x]
     assert shown == [float(x.sum()) for x in expected]
 
 

@@ -1,28 +1,44 @@
-"""Augmentations of image batches: draw the parameters, then apply them."""
+"""Augmentations of image batches, by name: draw the parameters, then apply them."""
 
-from peerlearn.augment.rotation import rot16, rot16_labels
-from peerlearn.augment.strategies import (
-    AUGMENTATIONS,
-    Augment,
-    Augmentation,
-    crop_flip,
-    crop_flip_shared,
-    crop_grey_mirrored,
-    flip_grey_crop,
-    full,
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from peerlearn.lazy import lazy
+from peerlearn.registry import Registry
+
+if TYPE_CHECKING:
+    from peerlearn.augment.naming import Augment as Augment
+    from peerlearn.augment.naming import Augmentation as Augmentation
+    from peerlearn.augment.naming import augmentation as augmentation
+    from peerlearn.augment.rotation import rot16 as rot16
+    from peerlearn.augment.rotation import rot16_labels as rot16_labels
+    from peerlearn.augment.strategies import crop_flip as crop_flip
+    from peerlearn.augment.strategies import crop_flip_shared as crop_flip_shared
+    from peerlearn.augment.strategies import crop_grey_mirrored as crop_grey_mirrored
+    from peerlearn.augment.strategies import flip_grey_crop as flip_grey_crop
+    from peerlearn.augment.strategies import full as full
+    from peerlearn.augment.strategies import full_aligned as full_aligned
+    from peerlearn.augment.views import ViewChain as ViewChain
+
+AUGMENTATIONS: Registry[Callable[..., Any]] = Registry(
+    "augmentation", "peerlearn.augment.strategies", None
 )
-from peerlearn.augment.views import ViewChain
 
-__all__ = [
-    "AUGMENTATIONS",
-    "Augment",
-    "Augmentation",
-    "ViewChain",
-    "crop_flip",
-    "crop_flip_shared",
-    "crop_grey_mirrored",
-    "flip_grey_crop",
-    "full",
-    "rot16",
-    "rot16_labels",
-]
+if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
+    __getattr__ = lazy(
+        __name__,
+        {
+            "Augment": "naming",
+            "Augmentation": "naming",
+            "ViewChain": "views",
+            "augmentation": "naming",
+            "crop_flip": "strategies",
+            "crop_flip_shared": "strategies",
+            "crop_grey_mirrored": "strategies",
+            "flip_grey_crop": "strategies",
+            "full": "strategies",
+            "full_aligned": "strategies",
+            "rot16": "rotation",
+            "rot16_labels": "rotation",
+        },
+    )

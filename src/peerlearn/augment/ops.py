@@ -70,54 +70,74 @@ ATTEMPTS = 10
 
 
 def draw_boxes(
-    count: int, size: tuple[int, int], rng: torch.Generator, *, min_area: float
+    count: int,
+    size: tuple[int, int],
+    rng: torch.Generator,
+    *,
+    min_area: float,
+    smaller: bool = False,
 ) -> Boxes:
     """Draw `count` boxes within an image of `size` (H, W).
 
     A box covers a fraction of the area, uniform from `min_area` to 1, with an aspect ratio
     log-uniform in `ASPECT`. The first of ten attempts that fits is taken; if none fits, the
-    largest centred box of permitted aspect.
+    largest centred box of permitted aspect. With `smaller`, as kornia draws them, a box fits
+    only if it is lower and narrower than the image; if none is, the largest box of the widest
+    aspect is taken, anywhere.
     """
     h, w = size
     shape = (count, ATTEMPTS)
     area = h * w * torch.empty(shape).uniform_(min_area, 1, generator=rng)
     low, high = (math.log(ratio) for ratio in ASPECT)
     aspect = torch.empty(shape).uniform_(low, high, generator=rng).exp_()
-    # One more column for the fallback, which is the whole image unless that is too slim.
-    nearest = min(max(w / h, ASPECT[0]), ASPECT[1])
+    # One more column for the fallback, which without `smaller` is the whole image unless that
+    # is too slim.
+    fallback = ASPECT[1] if smaller else min(max(w / h, ASPECT[0]), ASPECT[1])
     heights, widths = (area / aspect).sqrt_(), (area * aspect).sqrt_()
-    heights = F.pad(heights.round_().long(), (0, 1), value=round(min(h, w / nearest)))
-    widths = F.pad(widths.round_().long(), (0, 1), value=round(min(w, h * nearest)))
+    heights = F.pad(heights.round_().long(), (0, 1), value=round(min(h, w / fallback)))
+    widths = F.pad(widths.round_().long(), (0, 1), value=round(min(w, h * fallback)))
 
-    fits = (heights > 0) & (heights <= h) & (widths > 0) & (widths <= w)
+    most_high, most_wide = (h - 1, w - 1) if smaller else (h, w)
+    fits = (heights > 0) & (heights <= most_high) & (widths > 0) & (widths <= most_wide)
+    fits[:, ATTEMPTS] = True
     first = fits.byte().argmax(1, keepdim=True)  # of equal values, the first
     height, width = heights.gather(1, first).squeeze(1), widths.gather(1, first).squeeze(1)
 
     spare = torch.stack([h - height, w - width])  # (2, B)
     corner = (torch.rand(2, count, generator=rng) * (spare + 1)).long().minimum(spare)
-    top, left = torch.where(first.squeeze(1) == ATTEMPTS, spare // 2, corner)
+    if not smaller:
+        corner = torch.where(first.squeeze(1) == ATTEMPTS, spare // 2, corner)
+    top, left = corner
     return Boxes(top, left, height, width)
 
 
-def resized_crop(x: Tensor, boxes: Boxes, *, clamp_to_box: bool = True) -> Tensor:
-    """Enlarge each box to the full image, bilinearly, corners not aligned. x: (B, C, H, W).
+def resized_crop(
+    x: Tensor, boxes: Boxes, *, clamp_to_box: bool = True, aligned: bool = False
+) -> Tensor:
+    """Enlarge each box to the full image, bilinearly. x: (B, C, H, W).
 
     Pixels half outside the box repeat its edge, as if the crop had been cut out first; with
-    `clamp_to_box=False` they use what lies beside the box, up to the edge of the image.
+    `clamp_to_box=False` they use what lies beside the box, up to the edge of the image. With
+    `aligned` the centres of the corner pixels of box and image coincide, and no pixel is outside.
     """
-    down = _interpolation(boxes.top, boxes.height, x, 2, clamp_to_box)  # (B, H, H)
-    across = _interpolation(boxes.left, boxes.width, x, 3, clamp_to_box)  # (B, W, W)
+    down = _interpolation(boxes.top, boxes.height, x, 2, clamp_to_box, aligned)  # (B, H, H)
+    across = _interpolation(boxes.left, boxes.width, x, 3, clamp_to_box, aligned)  # (B, W, W)
     b, c, h, w = x.shape
     x = torch.bmm(x.reshape(b, c * h, w), across.mT).view(b, c, h, w)
     return down[:, None] @ x
 
 
-def _interpolation(start: Tensor, length: Tensor, x: Tensor, dim: int, clamp: bool) -> Tensor:
+def _interpolation(
+    start: Tensor, length: Tensor, x: Tensor, dim: int, clamp: bool, aligned: bool
+) -> Tensor:
     """Weights (B, N, N) of each input row (last axis) in each output row of axis `dim` of x."""
     n = x.shape[dim]
     start, length = (moved(n.to(x.dtype), x.device)[:, None] for n in (start, length))
     grid = torch.arange(n, device=x.device, dtype=x.dtype)
-    position = start + (grid + 0.5) * (length / n) - 0.5  # (B, N)
+    if aligned:
+        position = start + grid * ((length - 1) / max(n - 1, 1))  # (B, N)
+    else:
+        position = start + (grid + 0.5) * (length / n) - 0.5
     if clamp:
         position = torch.minimum(torch.maximum(position, start), start + length - 1)
     else:

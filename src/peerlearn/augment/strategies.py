@@ -1,23 +1,32 @@
 """The augmentations of the baselines: images (B, 3, H, W) in, new images out.
 
-Parameters differ from image to image unless a docstring says otherwise.
+Parameters differ from image to image unless a docstring says otherwise. Those under
+`@augmentation` can be named in a command: `--augment crop_flip`.
 """
 
-from collections.abc import Callable
-from typing import Literal
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from peerlearn.augment import ops
-
-Augment = Callable[[Tensor, torch.Generator], Tensor]
-
-Augmentation = Literal["full", "crop_flip", "crop_flip_shared"]  # by name, see AUGMENTATIONS
+from peerlearn.augment.naming import augmentation
+from peerlearn.augment.randaugment import MAX_MAGNITUDE, apply, draw
+from peerlearn.settings import about
 
 PAD = 4  # pixels of black around an image before it is cropped back to its size
 
 
+@augmentation
+def none(x: Tensor, rng: torch.Generator) -> Tensor:  # noqa: ARG001
+    """Leave the images as they are.
+
+    Shape (B, C, H, W).
+    """
+    return x
+
+
+@augmentation
 def crop_flip(x: Tensor, rng: torch.Generator) -> Tensor:
     """Crop with chance 0.5, then mirror with chance 0.5 (the paper's words). (B, C, H, W).
 
@@ -30,6 +39,7 @@ def crop_flip(x: Tensor, rng: torch.Generator) -> Tensor:
     return ops.mirror(ops.crop(x, corners, pad=PAD), flips)
 
 
+@augmentation
 def crop_flip_shared(x: Tensor, rng: torch.Generator) -> Tensor:
     """Crop always, all images alike, then mirror with chance 0.5 (the authors' code).
 
@@ -43,31 +53,68 @@ def crop_flip_shared(x: Tensor, rng: torch.Generator) -> Tensor:
     return ops.mirror(ops.crop(x, corners, pad=PAD), flips)
 
 
+@augmentation
 def full(x: Tensor, rng: torch.Generator) -> Tensor:
     """Resized crop from a fifth of the area, mirror, colour jitter, grey. (B, 3, H, W).
 
     >>> full(torch.rand(2, 3, 32, 32), torch.Generator()).shape
     torch.Size([2, 3, 32, 32])
     """
-    boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.2)
+    return _full(x, rng, aligned=False)
+
+
+@augmentation
+def full_aligned(x: Tensor, rng: torch.Generator) -> Tensor:
+    """The full augmentation with the authors' resized crop: aligned corners, smaller boxes.
+
+    Shape (B, 3, H, W).
+
+    >>> full_aligned(torch.rand(2, 3, 32, 32), torch.Generator()).shape
+    torch.Size([2, 3, 32, 32])
+    """
+    return _full(x, rng, aligned=True)
+
+
+def _full(x: Tensor, rng: torch.Generator, *, aligned: bool) -> Tensor:
+    boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.2, smaller=aligned)
     flips = ops.draw_mask(len(x), 0.5, rng)
     jitter = ops.draw_jitter(len(x), rng)
     greys = ops.draw_mask(len(x), 0.2, rng)
-    x = ops.mirror(ops.resized_crop(x, boxes), flips)
+    x = ops.mirror(ops.resized_crop(x, boxes, aligned=aligned), flips)
     return ops.greyscale(ops.jitter(x, jitter), greys)
 
 
-def crop_grey_mirrored(x: Tensor, rng: torch.Generator) -> Tensor:
+@augmentation
+def randaugment(
+    x: Tensor,
+    rng: torch.Generator,
+    *,
+    randaugment_n: Annotated[int, about("operations in a row (N)", ge=0, le=100)] = 1,
+    randaugment_m: Annotated[int, about("magnitude (M)", ge=0, le=MAX_MAGNITUDE)] = 14,
+) -> Tensor:
+    """RandAugment: n operations of magnitude m, drawn for each image. (B, 3, H, W).
+
+    Cubuk et al., 2020, https://arxiv.org/abs/1909.13719
+
+    >>> randaugment(torch.rand(2, 3, 32, 32), torch.Generator(), randaugment_n=2).shape
+    torch.Size([2, 3, 32, 32])
+    """
+    plan = draw(randaugment_n, len(x), rng)
+    return apply(to_levels(x), plan, randaugment_m).to(x.dtype).div_(255)
+
+
+def crop_grey_mirrored(x: Tensor, rng: torch.Generator, *, aligned: bool = False) -> Tensor:
     """Resized crop and grey, then all of it again mirrored: (B, 3, H, W) to (2 * B, 3, H, W).
 
-    Labels are repeated to match: torch.cat([y, y]).
+    Labels are repeated to match: torch.cat([y, y]). aligned: crop as the authors' code does, with
+    aligned corners, from boxes smaller than the image.
 
     >>> crop_grey_mirrored(torch.rand(2, 3, 32, 32), torch.Generator()).shape
     torch.Size([4, 3, 32, 32])
     """
-    boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.6)
+    boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.6, smaller=aligned)
     greys = ops.draw_mask(len(x), 0.2, rng)
-    x = ops.greyscale(ops.resized_crop(x, boxes), greys)
+    x = ops.greyscale(ops.resized_crop(x, boxes, aligned=aligned), greys)
     return torch.cat([x, x.flip(3)])
 
 
@@ -84,12 +131,13 @@ def flip_grey_crop(x: Tensor, rng: torch.Generator) -> Tensor:
     return ops.resized_crop(x, boxes, clamp_to_box=False)
 
 
+def to_levels(x: Tensor) -> Tensor:
+    """Return images in [0, 1] as whole levels of 255, uint8.
+
+    Like the authors, it rounds down; for every level k, k / 255 becomes k again.
+    """
+    return x.mul(255.999).clamp_(0, 255).byte()
+
+
 def _size(x: Tensor) -> tuple[int, int]:
     return x.shape[2], x.shape[3]
-
-
-AUGMENTATIONS: dict[Augmentation, Augment] = {
-    "full": full,
-    "crop_flip": crop_flip,
-    "crop_flip_shared": crop_flip_shared,
-}

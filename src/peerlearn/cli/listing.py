@@ -1,4 +1,4 @@
-"""peerlearn list: methods, wrappers, networks, optimizers, memories, data sets, presets."""
+"""peerlearn list: methods, wrappers, networks, augmentations, ..., data sets, presets."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,14 @@ TITLES = {
     "networks": "Networks, --net",
     "optimizers": "Optimizers, --optimizer",
     "memories": "Memories, --memory-policy",
+    "augmentations": "Augmentations, --augment",
     "data": "Data sets, --data, with the memory sizes of the paper",
 }
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    about = "methods, wrappers, networks, optimizers, memories, data sets and presets"
+    about = "methods, wrappers, networks, optimizers, memories, augmentations, data and presets"
     parser = add_command(commands, "list", about, act)
     parser.add_argument(
         "what", nargs="?", metavar="kind", choices=(*TITLES, "presets"), help="only these"
@@ -48,6 +49,7 @@ def act(args: argparse.Namespace) -> None:
 
 
 def _registries() -> "dict[str, Registry[Any]]":
+    from peerlearn.augment import AUGMENTATIONS
     from peerlearn.data import DATASETS
     from peerlearn.learner import TEACHERS, WRAPPERS
     from peerlearn.memory import MEMORIES
@@ -62,6 +64,7 @@ def _registries() -> "dict[str, Registry[Any]]":
         "networks": NETWORKS,
         "optimizers": OPTIMIZERS,
         "memories": MEMORIES,
+        "augmentations": AUGMENTATIONS,
         "data": DATASETS,
     }
 

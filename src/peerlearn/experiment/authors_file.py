@@ -56,7 +56,7 @@ SETTINGS = {
 VALUES: Mapping[str, Mapping[str, str]] = {  # of those whose values have names as well
     "dataset": {name: name for name in ("cifar10", "cifar100", "tiny", "imagenet100")},
     "optim": {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd"},
-    "tf_type": {"full": "full", "partial": "crop_flip_shared"},
+    "tf_type": {"full": "full_aligned", "partial": "crop_flip_shared"},
 }
 # what a method has in its presets; left to them, so that a flag --profile decides how it is done
 USUAL_AUGMENTATION = {"er": "full", "derpp": "partial", "er_ace": "partial", "ocm": "full"}

@@ -23,6 +23,7 @@ class Pace:
         settings: whether the stream waits, and how much may be computed.
         flops: of a forward pass of one image; asked for if there is a budget.
         tell: told once, in words, when a batch has to be let go by.
+        memory: images that ER would keep, for learners that keep none.
     """
 
     def __init__(
@@ -31,8 +32,10 @@ class Pace:
         settings: RunSettings,
         flops: Callable[[], int],
         tell: Callable[[str], None],
+        memory: int = 0,
     ) -> None:
         self.learner, self.settings, self.tell = learner, settings, tell
+        self._memory = memory
         budget = settings.budget
         self._most = math.inf if budget is None else budget / flops()  # in images
         self.steps = self.reference = self.passed_by = self.clock = self.step_at = 0
@@ -52,9 +55,8 @@ class Pace:
                        "not learnt")  # fmt: skip
             self._skip(batch, self.settings.realtime_store)
             return {}
-        replayed = min(self._replay_batch, len(self.learner.memory))
-        reference = er_step(rows, replayed)
-        self.spent = self.spent or self._computed + self.dearest * reference > self._most
+        reference = er_step(rows, self._replayed)
+        self._see_budget(reference)
         if self.spent:
             self._tell("the budget is spent; what still comes is predicted, not learnt")
             self._skip(batch, not self.learner.method.stores)
@@ -63,11 +65,27 @@ class Pace:
         losses = self.learner.learn(*batch, remember=remember)
         if taken := self._computed - before:
             self.steps, self.step_at = self.steps + 1, self.learner.progress.batches
-            self.reference += reference
+            self.reference += reference if remember else 0  # ER passes once
             self.dearest = max(self.dearest, taken / reference)
-        k = round(TENTHS * taken / er_step(rows, min(self._replay_batch, self._capacity)))
         # fractions of k add up; time in which it had nothing to do is lost
+        k = round(TENTHS * taken / er_step(rows, min(self._replay_batch, self._capacity)))
         self.clock = max(self.clock, arrival - TENTHS + 1) + k
+        return losses
+
+    def _see_budget(self, reference: int) -> None:
+        """Note whether one more step, ER's taking `reference`, might go beyond the budget."""
+        self.spent = self.spent or self._computed + self.dearest * reference > self._most
+
+    def rehearse(self) -> dict[str, float]:
+        """Take a step on the memory alone if the budget suffices; its losses, else none."""
+        reference = er_step(0, self._replayed)
+        self._see_budget(reference)
+        if self.spent or not reference:
+            return {}
+        before = self._computed
+        losses = self.learner.rehearse()
+        taken = self._computed - before
+        self.dearest = max(self.dearest, taken / reference)
         return losses
 
     @property
@@ -78,7 +96,8 @@ class Pace:
     @property
     def updates_per_image(self) -> float | None:
         """Steps so far over images of the stream, None if they are not known."""
-        return self.steps * self.learner.updates / max(self.images, 1) if self.known else None
+        steps = self.steps * self.learner.updates + self.learner.progress.rehearsed
+        return steps / max(self.images, 1) if self.known else None
 
     @property
     def images(self) -> int:
@@ -105,6 +124,13 @@ class Pace:
     def _replay_batch(self) -> int:
         replayed: int = self.learner.method.settings.replay_batch
         return replayed
+
+    @property
+    def _replayed(self) -> int:
+        """Return how many memory images ER would replay with the next batch."""
+        memory = self.learner.memory
+        held = len(memory) if memory.capacity else min(memory.seen, self._memory)
+        return min(self._replay_batch, held)
 
     @property
     def _capacity(self) -> int:

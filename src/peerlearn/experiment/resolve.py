@@ -59,6 +59,7 @@ ALIASES = {
 _METHOD = ("method.name", "collaboration.name")
 _PARTS = ("net.name", "optim.name", "memory.name")
 STREAM = "stream.name"
+AUGMENT = "method.augment"
 ONE_PASS = ("evaluation.evaluate_every", "evaluation.prequential", "realtime", "budget")
 PRECISION = "machine.precision"
 IDENTITY = ("data", *_METHOD, "memory.size", "seed")
@@ -156,6 +157,8 @@ class Resolved:
             raise UserError(
                 f"{self.method}: {method.name} has no logits to teach with; take it alone"
             )
+        if self.run.rehearse:
+            self._check_rehearsal(hides)
         for key in PROBES:
             if self.values[key] and not method.gives_logits:
                 flag = key.partition(".")[2].replace("_", "-")
@@ -169,6 +172,23 @@ class Resolved:
             raise UserError(
                 f"--realtime-store: {method.name} keeps {' and '.join(method.stores)} with its "
                 "images, which only a step finds out; leave it out"
+            )
+
+    def _check_rehearsal(self, hides: str) -> None:
+        """Refuse steps on the memory alone where they cannot be taken. hides: as in `check`."""
+        method = self.parts.method
+        if not method.can_rehearse():
+            raise UserError(
+                f"--rehearse: {method.name} cannot take steps on the memory alone, as "
+                f"{method.no_rehearsal}; leave it out"
+            )
+        if not self.memory or not method.uses_memory:
+            why = "take --memory above 0" if method.uses_memory else f"{method.name} has none"
+            raise UserError(f"--rehearse: there is no memory; {why}, or leave it out")
+        if hides and not self.run.rehearse_every:
+            raise UserError(
+                f"--rehearse: --{hides} hides where tasks end; say after how many stream images "
+                "with --rehearse-every"
             )
 
     @cached_property
@@ -201,12 +221,17 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
         optimizer=chosen.get("optim.name"),
         memory=chosen.get("memory.name", MEMORY),
     )
-    models = _models(parts, f"{choice.get(STREAM, protocol.get(STREAM, CLASS))}")
+    usual_augment = {**protocol, **_published(parts, choice.get("profile"))}.get(AUGMENT)
+    parts = parts.augmented(choice.get(AUGMENT, usual_augment))
+    fixed = parts.method.fixed
+    stream = fixed.get(STREAM) or choice.get(STREAM, protocol.get(STREAM, CLASS))
+    models = _models(parts, f"{stream}")
     keys = _fields(models)
     preset = _preset(parts, protocol, choice.get("profile"), keys)
     usual = {**_defaults(keys), **preset}
     names = {f"{group}.name": name for group, name in parts.names.items()}
     last, unused = _by_key(given, [*keys, *names], method)
+    unused += [last.pop(key) for key in [*last] if key in fixed]
     values = {**usual, **{key: item.value for key, item in last.items() if key in keys}}
     values = _checked(models, values, {key: item.where for key, item in last.items()}, method)
     settings = {"data": values.pop("data"), **names, **values}
@@ -255,6 +280,8 @@ def _without_blocks_of_others(method: str, given: list[Given]) -> list[Given]:
     chosen |= {"method.name": base, "collaboration.name": wrapper or None}
     other = {key for key in (*_METHOD, *_PARTS, "data") if recorded.get(key) != chosen.get(key)}
     blocks = {key.partition(".")[0] for key in other & {*_METHOD, *_PARTS} & {*recorded}}
+    if "method" in blocks or recorded.get(AUGMENT) != chosen.get(AUGMENT):
+        blocks.add("augment")  # the settings of another augmentation
     another_run = bool(other & {*_METHOD, "data"})
     dealt = _of_another_stream(recorded, chosen)
     return [
@@ -282,8 +309,8 @@ def _choices(given: Iterable[Given]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in sorted(given, key=lambda item: item.origin == "flag"):
         name = item.name.replace("-", "_")
-        key = ALIASES.get(name, name)
-        if key in ("data", "profile", STREAM, *_PARTS):
+        key = AUGMENT if name == "augment" else ALIASES.get(name, name)
+        if key in ("data", "profile", STREAM, AUGMENT, *_PARTS):
             found[key] = str(item.value)
             if not found[key]:
                 raise UserError(f"{item.where}: is empty; give it a name, or leave it out")
@@ -322,8 +349,14 @@ def _preset(
             found[key] = value  # a width is meant for the network that the protocol has in mind
         elif key not in keys and group in ("stream", "memory", "machine") and key not in _PARTS:
             raise UserError(did_you_mean(f"a data set's protocol sets {key!r}", key, keys))
-    found |= parts.preset(profile if profile in PROFILES else PROFILES[0])  # checked with the rest
+    found |= _published(parts, profile)
+    found |= {**parts.method.preset, **parts.method.fixed}
     return {key: value for key, value in found.items() if key in keys}
+
+
+def _published(parts: Parts, profile: str | None) -> dict[str, Any]:
+    """What a profile sets; a name that there is not is refused later, with the rest."""
+    return parts.preset(profile if profile in PROFILES else PROFILES[0])
 
 
 def _usual_parts(parts: Parts, protocol: Mapping[str, Any]) -> dict[str, Any]:

@@ -214,7 +214,7 @@ class _Run:
         self.learner, self.watcher, self.place, self.lease = learner, watcher, place, lease
         self.scores = Scores(self.learner, ncm=config.memory > 0)
         own = RunSettings(**_part(config, RunSettings))
-        self.pace = Pace(learner, own, lambda: self._flops, self._tell)
+        self.pace = Pace(learner, own, lambda: self._flops, self._tell, config.memory)
         evaluation = EvaluationSettings(**_part(config, EvaluationSettings, "evaluation."))
         limited = own.realtime or own.budget is not None
         window = evaluation.prequential or (USUAL_WINDOW if limited else 0)
@@ -224,6 +224,7 @@ class _Run:
         self.probes = Probes(asked, self.curve, learner, stream, epochs, folder)
         self.memory_classes: list[list[int]] = []
         self.train_seconds = self.eval_seconds = 0.0
+        self.saved_at = time.monotonic()
         self.peak = 0
 
     def resume(self) -> dict[str, Any]:
@@ -265,7 +266,7 @@ class _Run:
     def _learn_task(self, index: int, log: Log, signals: list[int]) -> None:
         task = self.stream.tasks[index]
         before = sum(len(t) for t in self.stream.tasks[:index])
-        saved = time.monotonic()
+        self._rehearse(index, index, log, signals)  # what was left when the run was stopped
         once = before + len(task) // self.config.settings["stream.epochs"]
         for batch in task.batches(start=self.learner.progress.batches - before):
             asked = time.perf_counter()
@@ -276,19 +277,38 @@ class _Run:
             seconds = time.perf_counter() - start
             self.train_seconds += seconds
             done = self.learner.progress.batches
-            if self.lease.doubtful:
-                self._hold()
             if losses and done // LOG_EVERY > last_step // LOG_EVERY:  # the first in ten batches
                 self.folder.log(log, done, index, losses, seconds)
             self.watcher.step(done, index, losses)
             start = time.perf_counter()
             self.probes.ask(done, index)
             self.eval_seconds += time.perf_counter() - start
-            if signals or time.monotonic() - saved > CHECKPOINT_SECONDS:
-                self._save(log)
-                saved = time.monotonic()
-            if signals:
-                raise Stopped
+            self._save_or_stop(log, signals)
+            self._rehearse(index, index, log, signals)
+        self._rehearse(index, index + 1, log, signals)
+
+    def _rehearse(self, index: int, ended: int, log: Log, signals: list[int]) -> None:
+        """Take the steps on the memory alone that are due. ended: tasks whose images all passed."""
+        done = self.learner.progress.batches
+        due = self.pace.settings.rehearsals(self.pace.images, ended)
+        for _ in range(self.learner.progress.rehearsed, due):
+            start = time.perf_counter()
+            losses = self.pace.rehearse()
+            self.train_seconds += time.perf_counter() - start
+            if not losses:
+                break
+            self.watcher.step(done, index, losses)
+            self._save_or_stop(log, signals)
+
+    def _save_or_stop(self, log: Log, signals: list[int]) -> None:
+        """Between two steps: save now and then, and before a stop that was asked for."""
+        if self.lease.doubtful:
+            self._hold()
+        if signals or time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
+            self._save(log)
+            self.saved_at = time.monotonic()
+        if signals:
+            raise Stopped
 
     def _end_task(self, index: int, log: Log) -> None:
         if self.stream.info.boundaries:

@@ -31,6 +31,12 @@ class RunSettings(Settings):
         "paper", "presets of the paper, or of the authors' code where it differs"
     )
     updates: int = setting(1, "steps per stream batch", ge=1, le=10_000)
+    rehearse: int = setting(
+        0, "steps on the memory alone at the end of each task", ge=0, le=10_000_000
+    )
+    rehearse_every: int = setting(
+        0, "stream images after which --rehearse steps are taken, instead of at ends of tasks", ge=0
+    )
     realtime: bool = setting(
         False, "the stream does not wait: a step that costs k of er's takes the time of k batches"
     )
@@ -46,6 +52,24 @@ class RunSettings(Settings):
         if self.realtime_store and not self.realtime:
             raise ValueError("realtime_store needs realtime, or there is time for all batches")
         return self
+
+    @model_validator(mode="after")
+    def _rehearse_a_number_of_steps(self) -> Self:
+        if self.rehearse_every and not self.rehearse:
+            raise ValueError("rehearse_every needs rehearse, the number of steps to take")
+        if self.rehearse and self.realtime:
+            raise ValueError("rehearse needs pauses, and with realtime the stream does not wait")
+        return self
+
+    def rehearsals(self, images: int, tasks: int) -> int:
+        """Return the steps on the memory alone that are due after so many images and tasks.
+
+        >>> RunSettings(rehearse=5).rehearsals(100, 2)
+        10
+        >>> RunSettings(rehearse=5, rehearse_every=30).rehearsals(100, 2)
+        15
+        """
+        return self.rehearse * (images // self.rehearse_every if self.rehearse_every else tasks)
 
 
 class MemorySettings(Settings):

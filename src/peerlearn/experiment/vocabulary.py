@@ -103,8 +103,7 @@ def _shown(runs: Sequence[Resolved]) -> Iterator[tuple[Part, dict[str, Any]]]:
         yield from ((Part(*general), dict(run.usual)) for general in GENERAL)
         yield _of_stream(run.values[STREAM]), dict(run.usual)
         for group, settings in run.parts.settings.items():
-            title = f"{KINDS[group].kind} {run.parts.names[group]}"
-            yield Part(title, f"{group}.", settings), dict(run.usual)
+            yield Part(run.parts.title(group, run.values), f"{group}.", settings), dict(run.usual)
 
 
 def _flag(key: str, keys: Collection[str], taken: Collection[str]) -> str:

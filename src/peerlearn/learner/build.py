@@ -2,13 +2,15 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
 from pydantic.fields import FieldInfo
 from torch import nn
 
+from peerlearn.augment import AUGMENTATIONS
+from peerlearn.augment.naming import Augment, names_augmentation
 from peerlearn.data import DATASETS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner import TEACHERS, WRAPPERS
@@ -40,6 +42,7 @@ KINDS: Mapping[str, Registry[Any]] = {
     "net": NETWORKS,
     "optim": OPTIMIZERS,
     "memory": MEMORIES,
+    "augment": AUGMENTATIONS,
 }
 
 REGISTRIES: Sequence[Registry[Any]] = (*KINDS.values(), TEACHERS, DATASETS)
@@ -50,6 +53,7 @@ class Parts:
     """What a learner is made of, each found by its name.
 
     names: by group; the wrapper's is None for a baseline.
+    augment: the augmentation that the method's setting of this name chooses, see `augmented`.
     """
 
     names: Mapping[str, str | None]
@@ -58,6 +62,7 @@ class Parts:
     net: Callable[..., nn.Module] | None
     optimizer: type[Optimizer]
     memory: type[Memory]
+    augment: Augment | None = None
 
     @classmethod
     def find(
@@ -87,21 +92,41 @@ class Parts:
             memory=MEMORIES[memory],
         )
 
+    def augmented(self, name: Any = None) -> "Parts":
+        """The same parts with the augmentation of a name, or else with the method's default.
+
+        A name that is not known is left to be refused together with other faults.
+        """
+        if not self.method.names_augmentation():
+            return self
+        name = self.method.Settings.model_fields["augment"].default if name is None else name
+        if not isinstance(name, str) or (name not in AUGMENTATIONS and ":" not in name):
+            return self
+        return replace(self, augment=AUGMENTATIONS[name])
+
+    def title(self, group: str, values: Values) -> str:
+        """What the part of a group is, such as "network resnet18"."""
+        name = values.get("method.augment") if group == "augment" else self.names[group]
+        return f"{KINDS[group].kind} {name}"
+
     @property
     def settings(self) -> dict[str, type[Settings]]:
-        """The settings of each part, by group."""
+        """The settings of each part, by group; of an augmentation only if it has any."""
         found: dict[str, Callable[..., Any] | None] = {
             "method": self.method,
             "collaboration": self.wrapper,
             "net": self.net,
             "optim": self.optimizer,
             "memory": self.memory,
+            "augment": self.augment,
         }
         models = {group: settings_of(part) for group, part in found.items() if part is not None}
+        if self.augment is not None and not models["augment"].model_fields:
+            del models["augment"]
         for group, model in models.items():
             taken = ("name", "size") if group == "memory" else ("name",)
             for name in (name for name in taken if name in model.model_fields):
-                part = f"{KINDS[group].kind} {self.names[group]}"
+                part = f"{KINDS[group].kind} {self.names.get(group, '')}".strip()
                 raise UserError(f"{part}: a setting cannot be called {name!r}; call it otherwise")
         return models
 
@@ -110,8 +135,20 @@ class Parts:
         named = [(KINDS[group], name) for group, name in self.names.items() if name]
         collaboration = self.collaboration(values)
         named += [(TEACHERS, teacher) for teacher in collaboration.teacher_names]
+        named += [(AUGMENTATIONS, name) for name in self._augmentations(values)]
         origins = {f"{kind.kind} {name}": kind.origin(name) for kind, name in named}
         return {part: origin for part, origin in origins.items() if origin}
+
+    def _augmentations(self, values: Values) -> list[str]:
+        """The augmentations that settings of the method and of the wrapper name."""
+        fields = {
+            f"{group}.{key}": field
+            for group in ("method", "collaboration")
+            if group in self.settings
+            for key, field in fields_of(self.settings[group]).items()
+        }
+        named = [key for key, field in fields.items() if names_augmentation(field)]
+        return [values[key] for key in named if values.get(key) is not None]
 
     def collaboration(self, values: Values) -> Collaboration:
         """What the peers teach each other. values: of every group."""
@@ -148,7 +185,7 @@ class Parts:
         chosen = {group: model(**tree.get(group, {})) for group, model in self.settings.items()}
         if net is None:
             net = self._network(stream, dict(chosen["net"]))
-        kept = self.memory(memory, **dict(chosen["memory"]))
+        kept = self.memory(memory if self.method.uses_memory else 0, **dict(chosen["memory"]))
         for name in {*dict(chosen["memory"])} - {*vars(kept)}:
             raise UserError(
                 f"memory {self.memory.name}: must keep its setting {name!r} as an attribute, so "
@@ -156,8 +193,11 @@ class Parts:
             )
         wrapper, optim = chosen.get("collaboration"), chosen["optim"]
         assert isinstance(optim, Optimizer)
+        method = self.method(stream, **dict(chosen["method"]))
+        if "augment" in chosen:
+            method.choose_augmentation(**dict(chosen["augment"]))
         learner = OnlineLearner(
-            self.method(stream, **dict(chosen["method"])),
+            method,
             net,
             wrapper.collaboration() if isinstance(wrapper, WrapperBase) else None,
             memory=kept,
@@ -170,6 +210,7 @@ class Parts:
             "stream": asdict(stream),
             "memory": memory,
             **{option: options[option] for option in KEPT_OPTIONS if option in options},
+            "updates": learner.updates,
         }
         return learner
 
@@ -206,7 +247,10 @@ def rebuilt(
         values, memory, stream = dict(recipe["values"]), recipe["memory"], StreamInfo(**told)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"recipe of the learner: is damaged ({error!r:.60})") from error
-    for kind, name in names.items():
+    named = {**names, "augmentation": values.get("method.augment")}
+    if named["augmentation"] in [*AUGMENTATIONS]:
+        del named["augmentation"]
+    for kind, name in named.items():
         if name is not None and (not isinstance(name, str) or ":" in name):
             raise UserError(
                 f"recipe of the learner: its {kind} is {name!r:.60}, which would be run as a "
@@ -220,7 +264,7 @@ def rebuilt(
         net=names.get("net"),
         optimizer=names.get("optim"),
         memory=names.get("memory") or MEMORY,
-    )
+    ).augmented(values.get("method.augment"))
     return parts.build(values, stream, memory=memory, net=net, **kept, **options)
 
 
@@ -250,7 +294,7 @@ def build_learner(
     profile: str = "paper",
     optimizer: str | None = None,
     memory_policy: str = MEMORY,
-    updates: int = 1,
+    updates: int | None = None,
     device: Devices = "cpu",
     precision: Precision = "fp32",
     layout: Layout = "auto",
@@ -269,14 +313,15 @@ def build_learner(
         profile: "paper", or "authors" to differ from it where their code does.
         optimizer: its name; the method's own by default.
         memory_policy: which images stay in memory, by name.
-        updates: steps per stream batch.
+        updates: steps per stream batch; the method's own number by default.
         device: where it runs; "cuda:0,cuda:1" or a list for a device for each peer.
         precision: fp32, bf16 where the processor can, on CUDA also fp16.
         layout: of images and weights in memory; auto is channels_last where that is safe.
         compile: let torch.compile make the networks' features, see `OnlineLearner`.
         peers_at_once: peers that compute side by side, see `OnlineLearner`.
         settings: of the parts, by any name that means one thing only: alpha=0.5, stages=2; or by
-            group: method={"alpha": 0.5}, optim=SGD(lr=0.1), chain=ViewChain(stages=2).
+            group: method={"alpha": 0.5}, optim=SGD(lr=0.1), chain=ViewChain(stages=2). Those of the
+            augmentation as well: augment="randaugment", randaugment_m=9.
 
     >>> learner = build_learner("er+ccldc", StreamInfo(num_classes=4), "small", memory=50, lr=1e-3)
     >>> learner.optim.lr, learner.collaboration.peers
@@ -297,20 +342,24 @@ def build_learner(
             )
         optimizer = optim.name
     parts = Parts.find(name, net=named, optimizer=optimizer, memory=memory_policy)
+    given = flatten(_as_values(settings))
+    preset = parts.preset(profile)
+    augment = given.get("augment", given.get("method.augment", preset.get("method.augment")))
+    parts = parts.augmented(augment)
     fields: dict[str, FieldInfo] = {}
     for group, model in parts.settings.items():
         fields |= fields_of(model, f"{group}.")
     keys = [*fields]
     values = {key: field.default for key, field in fields.items() if not field.is_required()}
-    values |= parts.preset(profile)
-    for given, value in flatten(_as_values(settings)).items():
-        found = matching(given, keys)
+    values |= preset
+    for key, value in given.items():
+        found = matching(key, keys)
         if not found:
             short = [key.rpartition(".")[2] for key in keys]
-            last = given.rpartition(".")[2]
-            raise UserError(did_you_mean(f"{name} has no setting {given!r}", last, short))
+            last = key.rpartition(".")[2]
+            raise UserError(did_you_mean(f"{name} has no setting {key!r}", last, short))
         if len(found) > 1:
-            raise UserError(f"{name}: {given!r} is ambiguous; say {' or '.join(found)}")
+            raise UserError(f"{name}: {key!r} is ambiguous; say {' or '.join(found)}")
         values[found[0]] = value
     return parts.build(
         values,

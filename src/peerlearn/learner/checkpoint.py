@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FORMAT = "peerlearn-checkpoint"
 SCHEMA = 2
 # what came when checkpoints had been written, and theirs
-LATER = {"progress.skipped": 0}
+LATER = {"progress.skipped": 0, "progress.rehearsed": 0}
 _KEYS = {"tensors": str, "sha256": str, "settings": dict, "state": dict}
 MOST_DIFFERENCES = 5  # named in a message
 MOST_EXTRA = MOST_BYTES // 2
@@ -171,6 +171,7 @@ def settings(learner: "OnlineLearner") -> dict[str, Any]:
     of_memory = {name: getattr(learner.memory, name, None) for name in own}
     described = {
         "method": {"name": learner.method.name, **learner.method.settings.model_dump()},
+        "augment": learner.method.augment_settings,
         "stream": _told(learner.method.stream),
         "collaboration": {
             **learner.collaboration.model_dump(exclude={"answer", "teachers"}),  # learns the same

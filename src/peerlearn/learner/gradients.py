@@ -50,13 +50,16 @@ class Gradients:
         self.memory, self.rngs, self.device = memory, rngs, device
 
     def compute(
-        self, batch: LabelledImages, progress: Progress
+        self, batch: LabelledImages | None, progress: Progress
     ) -> tuple[dict[str, float], list[Outcome]]:
-        """The gradients of every peer, before any of them moves: losses, and what came of it."""
+        """The gradients of every peer, before any of them moves: losses, and what came of it.
+
+        batch: of the stream; None for a step on the memory alone.
+        """
         draws = self._draws(batch, progress)
         if draws is None:
             return {}, []
-        found = self._learn_own(draws, len(batch.y))
+        found = self._learn_own(draws, None if batch is None else len(batch.y))
         outcomes, losses = [outcome for outcome, _ in found], [parts for _, parts in found]
         if self.collaboration.student_views:
             groups = self.method.groups(draws[0], self.rngs["views"])
@@ -72,11 +75,14 @@ class Gradients:
             )
         return means, outcomes
 
-    def _draws(self, batch: LabelledImages, progress: Progress) -> list[Any] | None:
+    def _draws(self, batch: LabelledImages | None, progress: Progress) -> list[Any] | None:
         """What each peer trains on, the same for all unless each is to have its own."""
-        given = (self.peers, batch, self.memory, progress, self.rngs["draws"])
+        given = (self.memory, progress, self.rngs["draws"])
         times = len(self.peers) if self.collaboration.own_draws else 1
-        draws = [self.method.draw_for(*given) for _ in range(times)]
+        if batch is None:
+            draws = [self.method.draw_rehearsal(*given) for _ in range(times)]
+        else:
+            draws = [self.method.draw_for(self.peers, batch, *given) for _ in range(times)]
         if any(draw is None for draw in draws):
             return None
         return draws if times > 1 else draws * len(self.peers)
@@ -89,9 +95,12 @@ class Gradients:
         return method.loss_is_labels and not c.base_weight and not kept
 
     def _learn_own(
-        self, draws: Sequence[Any], rows: int
+        self, draws: Sequence[Any], rows: int | None
     ) -> list[tuple[Outcome, dict[str, Tensor]]]:
-        """Every peer's gradient of the method's own loss: what came of it, and the losses."""
+        """Every peer's gradient of the method's own loss: what came of it, and the losses.
+
+        rows: images of the stream batch; None if there is none, and nothing to store.
+        """
         c = self.collaboration
         if self._without_own:
             nothing = torch.zeros((), device=self.device)
@@ -101,7 +110,8 @@ class Gradients:
         def learn(i: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, dict[str, Tensor]]:
             shown = draws[i] if peer.device == self.device else moved(draws[i], peer.device)
             outcome = method.loss(peer, shown)
-            check_declared(outcome, self.method, peer.model, rows)
+            if rows is not None:
+                check_declared(outcome, self.method, peer.model, rows)
             lessons = self._method_batch_lessons(outcome)
             peer.backward(c.base_weight * outcome.loss + c.lesson_weight * lessons)
             losses = {"base": outcome.loss.detach(), "lessons": lessons.detach()}

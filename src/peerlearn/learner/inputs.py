@@ -217,8 +217,17 @@ def check_arguments(net: Any, collaboration: Any, optim: Any, seed: Any, updates
         )
     if not isinstance(optim, Optimizer | None):
         raise UserError(f"optim: need peerlearn.AdamW(...) or the like, got {optim!r:.60}")
-    for name, number in {"seed": seed, "updates": updates}.items():
-        if not hasattr(number, "__index__") or isinstance(number, bool):
-            raise UserError(f"{name} must be a whole number, got {number!r:.60}")
-    if updates < 1:
-        raise UserError(f"updates must be at least 1, got {updates}")
+    _check_whole("seed", seed)
+    check_steps(updates, "updates")
+
+
+def check_steps(steps: Any, name: str = "steps") -> None:
+    """Refuse what is not a number of steps, at least one."""
+    _check_whole(name, steps)
+    if steps < 1:
+        raise UserError(f"{name} must be at least 1, got {steps}")
+
+
+def _check_whole(name: str, number: Any) -> None:
+    if not hasattr(number, "__index__") or isinstance(number, bool):
+        raise UserError(f"{name} must be a whole number, got {number!r:.60}")

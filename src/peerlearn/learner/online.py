@@ -27,6 +27,7 @@ from peerlearn.learner.inputs import (
     Array,
     Devices,
     check_arguments,
+    check_steps,
     checked_images,
     checked_labels,
     network_of,
@@ -48,6 +49,7 @@ from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.peer.seeding import generator, private_randomness
+from peerlearn.peer.torch_modes import RestoreTorchModes
 from peerlearn.settings import flatten, nest
 from peerlearn.storage import user_path
 
@@ -63,7 +65,8 @@ class OnlineLearner:
         memory: images kept for replay, 0 for no replay; or a memory of your own.
         seed: decides everything that is drawn. Global generators are left alone.
         optim: of every peer; the method's own by default.
-        updates: steps per stream batch, each on a fresh draw of the memory.
+        updates: steps per stream batch, each on a fresh draw of the memory; the method's own number
+            by default, which is 1 for all but RAR.
         device: where it runs; of several ("cuda:0,cuda:1", or a list) the peers have one after the
             other, and the first has the memory.
         precision: fp32, bf16 where the processor can, on CUDA also fp16 with loss scaling.
@@ -94,7 +97,7 @@ class OnlineLearner:
         memory: int | Memory,
         seed: int = 0,
         optim: Optimizer | None = None,
-        updates: int = 1,
+        updates: int | None = None,
         device: Devices = "cpu",
         precision: Precision = "fp32",
         layout: Layout = "auto",
@@ -103,6 +106,7 @@ class OnlineLearner:
     ) -> None:
         self.devices = usable_devices(device, precision)
         self.device = self.devices[0]  # of the memory, of what is drawn and of teachers
+        updates = method.preset.get("updates", 1) if updates is None else updates
         check_arguments(net, collaboration, optim, seed, updates)
         self.method = method
         self.recipe: dict[str, Any] | None = None  # what `restore` builds it from again
@@ -135,7 +139,9 @@ class OnlineLearner:
         self.optim = optim or method.optim
         self.seed, self.updates = operator.index(seed), operator.index(updates)
         self.precision = precision
-        self.memory = memory if isinstance(memory, Memory) else Reservoir(memory)
+        if not isinstance(memory, Memory):
+            memory = Reservoir(memory if method.uses_memory else 0)
+        self.memory = memory
         self.progress = Progress(torch.full((method.stream.num_classes,), -1))
         purposes = ("draws", "views", "memory", "layers")
         self.rngs = {purpose: generator(self.seed, purpose) for purpose in purposes}
@@ -217,7 +223,7 @@ class OnlineLearner:
         """
         if torch.is_inference_mode_enabled():
             raise UserError("learn: torch.inference_mode() is on; learn outside of it")
-        with self._turns:
+        with self._turns, RestoreTorchModes(*self.devices):
             raw, labels = self._checked(x, y)
             with self.sized(self._classes_with(labels)):
                 batch = self._batch(raw, labels)
@@ -228,12 +234,50 @@ class OnlineLearner:
                         )
                     self.memory.check_room(raw)
                     check_networks(self, raw[:1])
-                try:
-                    return self._learn_all_or_nothing(raw, batch, remember)
-                except NotAlone:
-                    self._each_peer.give_up()
-                    self.predictors.use(self._each_peer.lanes_for_answers())
-                    return self._learn_all_or_nothing(raw, batch, remember)
+                return self._side_by_side_or_in_turn(
+                    lambda: self._learn_all_or_nothing(raw, batch, remember)
+                )
+
+    def rehearse(self, steps: int = 1) -> dict[str, float]:
+        """Take steps on the memory alone, without a batch of the stream.
+
+        Returns the losses of the last step by name, mean over the peers. Each step is taken whole
+        or not at all: if one raises, those before it stay, and `progress.rehearsed` counts them.
+        """
+        check_steps(steps)
+        if torch.is_inference_mode_enabled():
+            raise UserError("rehearse: torch.inference_mode() is on; rehearse outside of it")
+        losses: dict[str, float] = {}
+        for _ in range(steps):
+            with self._turns, RestoreTorchModes(*self.devices):
+                self.whole.refuse_torn()
+                if not len(self.memory):
+                    raise UserError(
+                        "rehearse: the memory holds no image; learn() a batch first, with a "
+                        "memory above 0"
+                    )
+                losses = self._side_by_side_or_in_turn(self._rehearse)
+        return losses
+
+    def _rehearse(self) -> dict[str, float]:
+        with AllOrNothing(self, "before weights") as guard, torch.enable_grad():
+            with private_randomness(self.rngs["layers"], *self.devices):
+                losses, _ = self._gradients.compute(None, self.progress)
+            with self.whole.lock:
+                self._move_weights()
+                self.progress = self.progress.after_rehearsal()
+                guard.done()
+                self.moving = ""
+        return losses
+
+    def _side_by_side_or_in_turn(self, step: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """Take a step; once more with the peers in turn if they turn out to share something."""
+        try:
+            return step()
+        except NotAlone:
+            self._each_peer.give_up()
+            self.predictors.use(self._each_peer.lanes_for_answers())
+            return step()
 
     def skip(self, x: Array, y: Array, *, remember: bool = False) -> None:
         """Let a batch of the stream pass without a step: there is no time, or no budget, for it.
@@ -241,7 +285,7 @@ class OnlineLearner:
         remember: whether it is offered to the memory nevertheless; not for methods that keep what
         only a step finds out. The first batch of all must be learnt.
         """
-        with self._turns:
+        with self._turns, RestoreTorchModes(*self.devices):
             raw, labels = self._checked(x, y)
             if self.image_shape is None:
                 raise UserError("skip: nothing has been learnt yet; learn() the first batch")

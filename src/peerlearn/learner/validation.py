@@ -147,8 +147,11 @@ def _check_image_shape(shape: Any) -> tuple[int, ...] | None:
 
 
 def _check_progress(learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None) -> None:
-    task, step, batches, skipped = (_count(f"progress.{name}", state[name]) for name in COUNTS)
-    if step + skipped > batches or (batches == 0) != (shape is None):
+    task, step, batches, skipped, rehearsed = (
+        _count(f"progress.{name}", state[name]) for name in COUNTS
+    )
+    impossible = step + skipped > batches or (batches == 0 and rehearsed > 0)
+    if impossible or (batches == 0) != (shape is None):
         raise UserError("progress: counts of tasks, steps and batches contradict each other")
     first_met: Tensor = state["first_met"].cpu()
     if not bool(((first_met >= -1) & (first_met <= task)).all()):
@@ -192,7 +195,10 @@ def _check_memory(learner: "OnlineLearner", state: State, shape: tuple[int, ...]
 
 
 def check_declared(outcome: Outcome, method: Method[Any], model: PeerModel, rows: int) -> None:
-    """What a method keeps has been announced, so that a checkpoint can be looked through."""
+    """What a method keeps has been announced, so that a checkpoint can be looked through.
+
+    rows: images of the stream batch.
+    """
     if outcome.store.keys() != method.stores.keys():
         raise UserError(
             f"{method.name}: stores {[*outcome.store]}, its `stores` says {[*method.stores]}"

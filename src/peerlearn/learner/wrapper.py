@@ -68,7 +68,10 @@ class WrapperBase(Settings):
     @classmethod
     def published(cls, method: str, profile: str) -> dict[str, Any]:
         """The settings for a method, by the paper or by the authors' code."""
-        found = {**cls.preset(method), **(cls.authors(method) if profile == "authors" else {})}
+        found = dict(cls.preset(method))
+        if profile == "authors":
+            found |= cls.authors(method)
+            found["chain"] = {**found.get("chain", {}), "aligned": True}  # every chain crops so
         return {name: value for name, value in found.items() if name in cls.model_fields}
 
     @classmethod

@@ -144,6 +144,13 @@ class OpenLearner:
                 else:
                     self.labels, self.size = before
 
+    def rehearse(self, steps: int = 1) -> dict[str, float]:
+        """Take steps on the images in memory alone, while the stream pauses; returns the losses.
+
+        Each step is taken whole or not at all; if one fails, those before it stay.
+        """
+        return self.learner.rehearse(steps)
+
     def end_task(self) -> None:
         """Say that a task has ended, to a learner that was built with boundaries="told"."""
         if self.boundaries != "told":

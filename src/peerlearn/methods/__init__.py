@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from peerlearn.methods.ocm import OCM as OCM
     from peerlearn.methods.onpro import OnPro as OnPro
     from peerlearn.methods.pcr import PCR as PCR
+    from peerlearn.methods.rar import RAR as RAR
+    from peerlearn.methods.references import Finetune as Finetune
+    from peerlearn.methods.references import Joint as Joint
     from peerlearn.methods.replay import Replay as Replay
     from peerlearn.methods.replay import ReplayMethod as ReplayMethod
     from peerlearn.methods.replay import classification_loss as classification_loss
@@ -37,8 +40,10 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
             "Answer": "interface",
             "DERPP": "derpp",
             "ER": "er",
+            "Finetune": "references",
             "ERACE": "er_ace",
             "GSA": "gsa",
+            "Joint": "references",
             "LabelledImages": "interface",
             "Method": "interface",
             "MethodSettings": "interface",
@@ -48,6 +53,7 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
             "Outcome": "interface",
             "PCR": "pcr",
             "Progress": "interface",
+            "RAR": "rar",
             "Replay": "replay",
             "ReplayMethod": "replay",
             "classification_loss": "replay",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from typing_extensions import override
 
-from peerlearn.augment import AUGMENTATIONS, Augmentation
+from peerlearn.augment import Augmentation
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
     Answer,
@@ -29,7 +30,8 @@ class DarkDraw(NamedTuple):
     """Groups as the peers see them and as the method trains on them, and what to match."""
 
     group: LabelledImages
-    train: list[LabelledImages]  # the stream, and a draw of the memory if there is one
+    stream: LabelledImages | None  # None in a step on the memory alone
+    memory: LabelledImages | None  # a draw of it, if it holds any image
     dark_x: Tensor | None  # (B, 3, H, W) another draw, augmented ...
     dark_logits: Tensor | None  # (B, C) ... and what was answered when those images came by
 
@@ -75,28 +77,37 @@ class DERPP(Method[DarkDraw]):
         self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> DarkDraw:
         """The stream batch and two independent draws of the memory."""
-        augment, count = AUGMENTATIONS[self.settings.augment], self.settings.replay_batch
-        train = [batch._replace(x=augment(batch.x, rng))]
+        stream = batch._replace(x=self.augment(batch.x, rng))
         if not len(memory):
-            return DarkDraw(batch, train, None, None)
+            return DarkDraw(batch, stream, None, None, None)
+        drawn = self.draw_rehearsal(memory, progress, rng)
+        return drawn._replace(group=joined(batch, drawn.group), stream=stream)
+
+    @override
+    def draw_rehearsal(self, memory: Memory, progress: Progress, rng: torch.Generator) -> DarkDraw:
+        """Return two independent draws of the memory."""
+        count = self.settings.replay_batch
         dark = memory.draw(count, rng)
         plain = replayed(memory.draw(count, rng))
-        dark_x = augment(replayed(dark).x, rng)
-        train.append(plain._replace(x=augment(plain.x, rng)))
-        return DarkDraw(joined(batch, plain), train, dark_x, dark["logits"])
+        dark_x = self.augment(replayed(dark).x, rng)
+        train = plain._replace(x=self.augment(plain.x, rng))
+        return DarkDraw(plain, None, train, dark_x, dark["logits"])
 
     def loss(self, peer: Peer, draw: DarkDraw) -> Outcome:
-        """The three terms; the last two only if something was replayed."""
-        stream, *memory = draw.train
-        answers = [Answer(stream.x, peer.logits(stream.x))]
-        loss = classification_loss(answers[0].logits, stream)
+        """Return the three terms: of the stream batch, and of what was replayed, where there is."""
+        losses, answers, store = [], [], {}
+        if draw.stream is not None:
+            answers.append(Answer(draw.stream.x, peer.logits(draw.stream.x)))
+            losses.append(classification_loss(answers[0].logits, draw.stream))
+            store["logits"] = answers[0].logits.detach()
         if draw.dark_x is not None and draw.dark_logits is not None:
             dark = dark_loss(peer.logits(draw.dark_x), draw.dark_logits)
-            loss = loss + self.settings.alpha * dark
-        for group in memory:
-            answers.append(Answer(group.x, peer.logits(group.x)))
-            loss = loss + self.settings.beta * classification_loss(answers[-1].logits, group)
-        return Outcome(loss, answers, store={"logits": answers[0].logits.detach()})
+            losses.append(self.settings.alpha * dark)
+        if draw.memory is not None:
+            answers.append(Answer(draw.memory.x, peer.logits(draw.memory.x)))
+            labels = classification_loss(answers[-1].logits, draw.memory)
+            losses.append(self.settings.beta * labels)
+        return Outcome(reduce(torch.add, losses), answers, store)
 
     @override
     def groups(self, draw: DarkDraw, rng: torch.Generator) -> list[LabelledImages]:

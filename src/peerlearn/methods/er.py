@@ -1,9 +1,12 @@
 """Experience replay."""
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import torch
 from typing_extensions import override
 
-from peerlearn.augment import AUGMENTATIONS, Augmentation
+from peerlearn.augment import Augmentation
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import LabelledImages, MethodSettings, Progress
 from peerlearn.methods.replay import Replay, ReplayMethod, joined, replayed
@@ -35,13 +38,14 @@ class ER(ReplayMethod):
 
     settings: Settings
     name = "er"
+    authors: ClassVar[Mapping[str, Any]] = {"augment": "full_aligned"}
     loss_is_labels = True
 
     @override
     def draw(
         self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> Replay | None:
-        """Memory images and the stream batch, with the full augmentation."""
+        """Memory images and the stream batch, augmented together."""
         if memory.capacity and not len(memory):
             return None
         if memory.capacity:
@@ -49,7 +53,11 @@ class ER(ReplayMethod):
             batch = joined(replayed(rows), batch)
         return self.train_on(batch, rng)
 
+    @override
+    def draw_rehearsal(self, memory: Memory, progress: Progress, rng: torch.Generator) -> Replay:
+        """Return memory images only."""
+        return self.train_on(replayed(memory.draw(self.settings.replay_batch, rng)), rng)
+
     def train_on(self, batch: LabelledImages, rng: torch.Generator) -> Replay:
         """One group, as it is and augmented."""
-        augment = AUGMENTATIONS[self.settings.augment]
-        return Replay([batch], train=[batch._replace(x=augment(batch.x, rng))])
+        return Replay([batch], train=[batch._replace(x=self.augment(batch.x, rng))])

@@ -5,8 +5,9 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
-from peerlearn.augment import AUGMENTATIONS, Augmentation
+from peerlearn.augment import Augmentation
 from peerlearn.devices import moved
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import LabelledImages, MethodSettings, Progress
@@ -69,5 +70,12 @@ class ERACE(ReplayMethod):
         groups = [batch._replace(active_classes=self.active_classes(batch.y, progress.seen))]
         if len(memory):
             groups.append(replayed(memory.draw(self.settings.replay_batch, rng)))
-        augment = AUGMENTATIONS[self.settings.augment]
-        return Replay(groups, [g._replace(x=augment(g.x, rng)) for g in groups])
+        return self._replay(groups, rng)
+
+    @override
+    def draw_rehearsal(self, memory: Memory, progress: Progress, rng: torch.Generator) -> Replay:
+        """Return memory images only, among all classes."""
+        return self._replay([replayed(memory.draw(self.settings.replay_batch, rng))], rng)
+
+    def _replay(self, groups: list[LabelledImages], rng: torch.Generator) -> Replay:
+        return Replay(groups, [g._replace(x=self.augment(g.x, rng)) for g in groups])

@@ -1,6 +1,7 @@
 """GSA: gradient self-adaptation, a loss that balances pull and push of every class."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,9 +11,17 @@ from peerlearn.augment import crop_grey_mirrored
 from peerlearn.devices import moved
 from peerlearn.losses import balance_weights, balanced_cross_entropy
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import Answer, LabelledImages, Method, Outcome, Progress
+from peerlearn.methods.interface import (
+    Answer,
+    LabelledImages,
+    Method,
+    MethodSettings,
+    Outcome,
+    Progress,
+)
 from peerlearn.methods.replay import joined, replayed
 from peerlearn.peer.peer import Peer
+from peerlearn.settings import setting
 
 CURRENT = 22  # images of the present task that join the stream batch
 WARM_UP = 5  # batches of each task in which all classes weigh the same
@@ -41,15 +50,27 @@ class GSA(Method[GSADraw]):
         stream: what the stream tells before its first batch; boundaries must be among it, and
             classes per task unless classes grow.
         replay_batch: images in the batch that is balanced between old and new classes.
+        aligned_crop: crop as the CCL-DC authors' code does, with aligned corners, from boxes
+            smaller than the image.
 
     >>> from peerlearn import StreamInfo
     >>> GSA(StreamInfo(num_classes=10, boundaries=True, classes_per_task=2)).slots(1)
     slice(2, 4, None)
     """
 
+    class Settings(MethodSettings):
+        """What GSA can be told."""
+
+        aligned_crop: bool = setting(
+            False, "resized crop with aligned corners, from boxes smaller than the image (authors)"
+        )
+
+    settings: Settings
     name = "gsa"
+    authors: ClassVar[Mapping[str, Any]] = {"aligned_crop": True}
     fan_out = 3
     needs_boundaries = True
+    no_rehearsal = "it balances the classes of a stream batch with those of the memory"
     needs_slots = True
 
     def setup_peer(self, peer: Peer) -> None:
@@ -78,12 +99,17 @@ class GSA(Method[GSADraw]):
         balanced = LabelledImages(balanced.x[order], balanced.y[order])
         return GSADraw(
             batch,
-            _mirrored(current, rng) if len(current.y) else None,
-            _mirrored(balanced, rng),
+            self._mirrored(current, rng) if len(current.y) else None,
+            self._mirrored(balanced, rng),
             _labels(present, batch.y.device) if self.stream.grows else self.slots(progress.task),
             warm=progress.step < WARM_UP,
             memory=memory,
         )
+
+    def _mirrored(self, group: LabelledImages, rng: torch.Generator) -> LabelledImages:
+        """Augmented, with a mirror image of each: twice as many."""
+        x = crop_grey_mirrored(group.x, rng, aligned=self.settings.aligned_crop)
+        return LabelledImages(x, group.y.repeat(2))
 
     def present(self, progress: Progress) -> Tensor:
         """Which labels are of the present task, (C,) bool."""
@@ -140,8 +166,3 @@ def _parted(batch: LabelledImages, present: Tensor) -> tuple[LabelledImages, Lab
     inside = moved(present, batch.y.device)[batch.y]
     own, others = (LabelledImages(batch.x[of], batch.y[of]) for of in (inside, ~inside))
     return own, others
-
-
-def _mirrored(group: LabelledImages, rng: torch.Generator) -> LabelledImages:
-    """Augmented, with a mirror image of each: twice as many."""
-    return LabelledImages(crop_grey_mirrored(group.x, rng), group.y.repeat(2))

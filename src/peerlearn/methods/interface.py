@@ -11,17 +11,20 @@ belongs to one network in `peer.buffers`, what goes with a stored image in a col
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from peerlearn.augment import AUGMENTATIONS, Augment
+from peerlearn.augment.naming import names_augmentation
 from peerlearn.errors import UserError
 from peerlearn.memory.base import Memory
 from peerlearn.methods import METHODS
 from peerlearn.peer.optimizers import AdamW, Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
-from peerlearn.settings import Settings, setting
+from peerlearn.settings import Settings, setting, settings_of
 from peerlearn.stream.base import StreamInfo
 
 
@@ -89,7 +92,7 @@ class Outcome(NamedTuple):
     carry: Mapping[str, Tensor] = {}
 
 
-COUNTS = ("task", "step", "batches", "skipped")  # of a `Progress`
+COUNTS = ("task", "step", "batches", "skipped", "rehearsed")  # of a `Progress`
 
 # of what is kept, without the rows: numbers, "classes", "features" (their length), "projection"
 Shape = tuple[int | str, ...]
@@ -110,6 +113,7 @@ class Progress:
         step: batches of this task that were learnt before the present one.
         batches: batches of all tasks before the present one.
         skipped: batches of this task that passed without being learnt.
+        rehearsed: steps of all tasks that were taken on the memory alone.
         carry: what the last step left for this one, see `Outcome`.
         classes: (K,), those of the present batch, ascending, on the CPU: `batch.y.unique()` would
             wait for the device.
@@ -124,6 +128,7 @@ class Progress:
     step: int = 0
     batches: int = 0
     skipped: int = 0
+    rehearsed: int = 0
     carry: Mapping[str, Tensor] = field(default_factory=dict)
     classes: Tensor = field(default_factory=_none)
 
@@ -152,6 +157,10 @@ class Progress:
         """Where it stands once the present batch has passed without being learnt."""
         skipped, batches = self.skipped + 1, self.batches + 1
         return replace(self, skipped=skipped, batches=batches, classes=_none())
+
+    def after_rehearsal(self) -> "Progress":
+        """Return where the stream stands after one more step on the memory alone."""
+        return replace(self, rehearsed=self.rehearsed + 1)
 
     def after_task(self) -> "Progress":
         """Where it stands at the start of the next task."""
@@ -208,7 +217,9 @@ class Method(ABC, Generic[D]):
     """Base of all methods; D is the type of what `draw` hands to `loss`.
 
     Settings of a method's own are fields of its class `Settings`: each is a flag of the command,
-    is recorded with a run, and is part of what tells one run from another.
+    is recorded with a run, and is part of what tells one run from another. One that is called
+    `augment`, of the type `Augmentation`, holds the name of an augmentation, which the method calls
+    as `self.augment(x, rng)`.
 
     Args:
         stream: what the stream tells before its first batch.
@@ -231,6 +242,7 @@ class Method(ABC, Generic[D]):
 
     Settings: ClassVar[type[MethodSettings]] = MethodSettings
     settings: MethodSettings
+    augment: Augment  # the one that the setting `augment` names, where there is this setting
 
     name: ClassVar[str]
     optim: ClassVar[Optimizer] = AdamW()
@@ -243,6 +255,10 @@ class Method(ABC, Generic[D]):
     stores: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` stores: {"logits": ("classes",)}
     carries: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` may carry
     absent: ClassVar[Mapping[str, float]] = {}  # stands in these for classes that came later
+    uses_memory: ClassVar[bool] = True  # False: no image is kept, whatever the size of the memory
+    preset: ClassVar[Mapping[str, Any]] = {}  # settings of its runs: {"updates": 10}
+    fixed: ClassVar[Mapping[str, Any]] = {}  # the same, which no flag or file can change
+    no_rehearsal: ClassVar[str] = "it does not define draw_rehearsal()"  # why rehearse() is refused
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """One with a loss of its own has to say for itself what it is."""
@@ -253,6 +269,9 @@ class Method(ABC, Generic[D]):
     def __init__(self, stream: StreamInfo, **values: Any) -> None:
         """Take what the stream tells, and settings by their names."""
         self.settings = self.Settings(**values)
+        self.augment_settings: dict[str, Any] = {}
+        if self.names_augmentation():
+            self.choose_augmentation()
         if self.needs_boundaries and not stream.boundaries:
             raise UserError(
                 f"{self.name} must be told where tasks end, and this stream does not tell: pass "
@@ -266,6 +285,18 @@ class Method(ABC, Generic[D]):
                 f"or take {methods_without_tasks()}"
             )
         self.stream = stream
+
+    @classmethod
+    def names_augmentation(cls) -> bool:
+        """Whether its setting `augment` holds the name of an augmentation."""
+        return names_augmentation(cls.Settings.model_fields.get("augment"))
+
+    def choose_augmentation(self, **values: Any) -> None:
+        """Take the augmentation that `settings.augment` names. values: its settings, by name."""
+        function = AUGMENTATIONS[self.settings.augment]  # type: ignore[attr-defined]
+        self.augment_settings = settings_of(function)(**values).model_dump()
+        if not hasattr(type(self), "augment"):  # else the method has another use for the name
+            self.augment = partial(function, **self.augment_settings)
 
     def check(self, batch: LabelledImages, progress: Progress) -> None:
         """Refuse a batch that this method cannot take now, before anything has changed.
@@ -311,6 +342,26 @@ class Method(ABC, Generic[D]):
     ) -> D | None:
         """`draw` for a method that looks at the peers while it draws (MIR): one for all of them."""
         return self.draw(batch, memory, progress, rng)
+
+    def draw_rehearsal(
+        self,
+        memory: Memory,  # noqa: ARG002
+        progress: Progress,  # noqa: ARG002
+        rng: torch.Generator,  # noqa: ARG002
+    ) -> D:
+        """Return what a step on the memory alone trains on; the memory holds at least one image.
+
+        Optional: a method that does not define it cannot rehearse. What `loss` then wants to store
+        or carry is ignored.
+        """
+        raise UserError(
+            f"rehearse: {self.name} cannot take steps on the memory alone, as {self.no_rehearsal}"
+        )
+
+    @classmethod
+    def can_rehearse(cls) -> bool:
+        """Return whether the method defines `draw_rehearsal`."""
+        return cls.draw_rehearsal is not Method.draw_rehearsal
 
     @abstractmethod
     def loss(self, peer: Peer, draw: D) -> Outcome:

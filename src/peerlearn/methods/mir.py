@@ -1,8 +1,8 @@
 """MIR: maximally interfered retrieval."""
 
 import copy
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import torch
 from pydantic import model_validator
@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from typing_extensions import override
 
-from peerlearn.augment import AUGMENTATIONS
 from peerlearn.devices import moved
 from peerlearn.memory.base import Memory
 from peerlearn.methods.er import ER
@@ -61,6 +60,7 @@ class MIR(ER):
 
     settings: Settings
     name = "mir"
+    authors: ClassVar[Mapping[str, Any]] = {}  # unlike ER, it is not in the code of CCL-DC
 
     @override
     def draw_for(
@@ -77,7 +77,7 @@ class MIR(ER):
         if len(memory) <= count:  # there is nothing to choose
             return self.draw(batch, memory, progress, rng)
         candidates = replayed(memory.draw(self.settings.candidates, rng))
-        stream = batch._replace(x=AUGMENTATIONS[self.settings.augment](batch.x, rng))
+        stream = batch._replace(x=self.augment(batch.x, rng))
         rises = [
             self.interference(peer.model, *moved((stream, candidates), peer.device))
             for peer in peers

@@ -1,13 +1,14 @@
 """OCM: replay that keeps mutual information, with a previous model to stay close to."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from typing_extensions import override
 
-from peerlearn.augment import full
+from peerlearn.augment import Augment, full, full_aligned
 from peerlearn.devices import moved
 from peerlearn.losses import nt_xent, nt_xent_new, unit
 from peerlearn.memory.base import Memory
@@ -56,6 +57,8 @@ class OCM(Method[OCMDraw]):
         stream: what the stream tells before its first batch; boundaries must be among it.
         replay_batch: memory images per step.
         similarity_weight: of the similarity of projections after the first task.
+        aligned_crop: crop as the CCL-DC authors' code does, with aligned corners, from boxes
+            smaller than the image.
 
     >>> from peerlearn import StreamInfo
     >>> OCM(StreamInfo(num_classes=10, boundaries=True)).optim.beta2
@@ -68,17 +71,27 @@ class OCM(Method[OCMDraw]):
         similarity_weight: float = setting(
             0.5, "weight of the projections' similarity after the first task", ge=0
         )
+        aligned_crop: bool = setting(
+            False, "resized crop with aligned corners, from boxes smaller than the image (authors)"
+        )
 
     settings: Settings
     name = "ocm"
+    authors: ClassVar[Mapping[str, Any]] = {"aligned_crop": True}
     fan_out = 34
     optim = AdamW(lr=1e-3, beta2=0.99)
     needs_boundaries = True
+    no_rehearsal = "its contrast needs the images of a stream batch"
 
     @property
     def stride(self) -> int:
         """Pseudo classes are so far apart that those of two rotations never meet."""
         return max(1000, self.stream.num_classes)
+
+    @property
+    def augmentation(self) -> Augment:
+        """The full augmentation, with the chosen crop."""
+        return full_aligned if self.settings.aligned_crop else full
 
     def check(self, batch: LabelledImages, progress: Progress) -> None:
         """The images can be rotated."""
@@ -98,12 +111,12 @@ class OCM(Method[OCMDraw]):
         self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
     ) -> OCMDraw:
         """Rotated pairs of the stream and, after the first task, of the memory."""
-        stream = rotated_pairs(batch.x, batch.y, full, rng, stride=self.stride)
+        stream = rotated_pairs(batch.x, batch.y, self.augmentation, rng, stride=self.stride)
         old = moved(progress.old.nonzero().flatten(), batch.x.device)
         if progress.task == 0 or not len(memory):
             return OCMDraw(batch, stream, None, None, old)
         past = replayed(memory.draw(self.settings.replay_batch, rng))
-        pairs = rotated_pairs(past.x, past.y, full, rng, stride=self.stride)
+        pairs = rotated_pairs(past.x, past.y, self.augmentation, rng, stride=self.stride)
         return OCMDraw(batch, stream, past, pairs, old)
 
     def loss(self, peer: Peer, draw: OCMDraw) -> Outcome:
@@ -113,7 +126,7 @@ class OCM(Method[OCMDraw]):
         pairs = [p for p in (draw.stream_pairs, draw.memory_pairs) if p is not None]
         rows = embed(peer, pairs)
         loss = nt_xent_new(peer_similarity(peer, rows[0], weight), pairs[0].labels)
-        x = full(group.x, peer.rng)
+        x = self.augmentation(group.x, peer.rng)
         answer = Answer(x, peer.logits(x))
         loss = loss + classification_loss(answer.logits, group)
         if draw.memory is not None:
@@ -121,7 +134,7 @@ class OCM(Method[OCMDraw]):
             loss = loss + nt_xent(peer_similarity(peer, rows[1], weight), pairs[1].labels)
             loss = loss + previous_contrast(peer.snapshot, rows[1].z, pairs[1])
             with torch.no_grad():  # another augmentation than the one the peer itself answered on
-                previous = peer.snapshot.logits(full(group.x, peer.rng))
+                previous = peer.snapshot.logits(self.augmentation(group.x, peer.rng))
             loss = loss + F.mse_loss(answer.logits[:, draw.old], previous[:, draw.old])
         return Outcome(loss, [answer])
 

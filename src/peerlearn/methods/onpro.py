@@ -65,6 +65,7 @@ class OnPro(Method[OnProDraw]):
     name = "onpro"
     fan_out = 35
     needs_boundaries = True
+    no_rehearsal = "its prototypes are those of a stream batch"
     carries: ClassVar[Mapping[str, Shape]] = {"prototypes": ("classes", "projection")}
     absent: ClassVar[Mapping[str, float]] = {"prototypes": 0.0}  # as of all that have none
 

@@ -103,6 +103,12 @@ class PCR(Method[PairDraw]):
             parts.append(replayed(memory.draw(self.settings.replay_batch, rng)))
         return PairDraw(joined(*reversed(parts)), [_pair(part, rng) for part in parts])
 
+    @override
+    def draw_rehearsal(self, memory: Memory, progress: Progress, rng: torch.Generator) -> PairDraw:
+        """Return memory images only, as they are and augmented."""
+        drawn = replayed(memory.draw(self.settings.replay_batch, rng))
+        return PairDraw(drawn, [_pair(drawn, rng)])
+
     def loss(self, peer: Peer, draw: PairDraw) -> Outcome:
         """One contrast over all images; each pair is a forward of its own."""
         answers = [Answer(pair.x, peer.logits(pair.x)) for pair in draw.pairs]

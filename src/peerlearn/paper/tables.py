@@ -13,6 +13,7 @@ PLACES = (
     ("tiny", 2000), ("tiny", 5000), ("tiny", 10000),
     ("imagenet100", 5000),
 )  # fmt: skip
+REFERENCES = ("finetune", "joint")  # rows that --only may add; the paper does not have them
 USUAL = (("cifar100", 2000),)  # of ablations and analyses
 ENSEMBLE, INDEPENDENT, NCM = "ensemble", "independent", "ncm"
 PEER_1, PEER_2 = "peer 1", "peer 2"
@@ -92,12 +93,13 @@ class Table:
     says: str = ""
 
     def only(self, methods: Sequence[str]) -> "Table":
-        """The table with the rows of these methods alone, before the plus."""
+        """Return the table with the rows of these methods, before the plus, and references."""
         bases = list(dict.fromkeys(line.base for line in self.lines))
         for name in methods or [""]:
-            if name not in bases:
-                raise UserError(did_you_mean(f"--only: {self.name} has no {name!r}", name, bases))
+            if name not in (known := (*bases, *REFERENCES)):
+                raise UserError(did_you_mean(f"--only: {self.name} has no {name!r}", name, known))
         kept = tuple(line for line in self.lines if line.base in methods)
+        kept += tuple(Line(name) for name in REFERENCES if name in methods)
         orders = tuple(o for o in self.orders if o.first in kept and o.second in kept)
         return replace(self, lines=kept, orders=orders)
 

@@ -41,6 +41,8 @@ LATER = {
     "realtime": False,
     "realtime_store": False,
     "budget": None,
+    "rehearse": 0,
+    "rehearse_every": 0,
     "collaboration.chain.first": None,
 }
 OLD_METRICS = {"anytime": "AIA"}  # whose name was another one before

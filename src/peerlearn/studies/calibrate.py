@@ -62,6 +62,10 @@ def calibrate(run: Resolved, loader: Loader) -> Estimate:
     per_image = _evaluation(learner, stream)
     kept = run.memory * len(stream.tasks)  # nearest class means look at the memory after each task
     seconds = start + step * batches + per_image * (evaluated + kept)
+    if rehearsals := run.run.rehearsals(batches * run.stream.batch, len(stream.tasks)):
+        begin = time.perf_counter()
+        learner.rehearse(STEPS)
+        seconds += (time.perf_counter() - begin) / STEPS * rehearsals
     return Estimate(seconds, peak_memory())
 
 
