@@ -34,6 +34,29 @@ def about(text: str, **limits: Any) -> Any:
     return Field(description=text, **limits)
 
 
+OLD_NAMES = {  # of settings, still understood in this version, and their present names
+    "answer": "predict_with",
+    "collaboration.answer": "predict_with",
+}
+OLD_PREDICT_WITH = {"shadow": "ema"}  # values of `answer`
+
+
+def with_present_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by their present names: `answer` is called `predict_with`.
+
+    >>> with_present_names({"answer": "shadow", "peers": 2})
+    {'predict_with': 'ema', 'peers': 2}
+    """
+    return dict(present_name(name, value) for name, value in settings.items())
+
+
+def present_name(name: str, value: Any) -> tuple[str, Any]:
+    """Return the present name of a setting, and its value as that name has it."""
+    if name not in OLD_NAMES:
+        return name, value
+    return OLD_NAMES[name], OLD_PREDICT_WITH.get(value, value) if isinstance(value, str) else value
+
+
 class Choices:
     """Says in the `Annotated` type of a text which texts there are to choose from.
 

@@ -30,7 +30,7 @@ def build(name: str, device: Devices = "cpu", **settings: Any) -> OnlineLearner:
         settings = {"replay_batch": 6, "candidates": 12} | settings
     if name == "er+untrained":
         settings = {"peers": 2} | settings
-    settings = {"net": partial(small_net, 4, width=4), "memory": 20} | settings
+    settings = {"net": partial(small_net, 4, width=4), "memory": 20, "updates": 1} | settings
     return build_learner(name, STREAM.info, device=device, **settings)
 
 

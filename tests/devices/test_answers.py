@@ -15,7 +15,8 @@ X = STREAM.test_sets[0].x
 
 
 def answers(learner: OnlineLearner) -> dict[str, Tensor]:
-    asked = [learner.predict, learner.predict_proba, learner.features, learner.predict_ncm]
+    asked = [learner.predict, learner.predict_proba, learner.features]
+    asked += [learner.predict_ncm] if len(learner.memory) else []
     return {function.__name__: function(X) for function in asked} | {
         f"peer {i}": learner.logits(X, peer=i) for i in range(len(learner.peers))
     }

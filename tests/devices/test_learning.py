@@ -18,6 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
 
 # for how many values of the device the host waits in a step, at most; docs/devices.md has the same
 WAITS = {"er": 1, "derpp": 1, "er_ace": 1, "ocm": 1, "gsa": 1, "onpro": 2, "pcr": 1, "mir": 1}
+WAITS |= {"rar": 1, "finetune": 1, "joint": 1}
 
 
 @pytest.mark.parametrize("name", NAMES)

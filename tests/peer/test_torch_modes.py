@@ -65,6 +65,13 @@ def test_an_interrupt_leaves_no_mode_behind(act: str) -> None:
     assert line > 20
 
 
+def _change_modes_and_fail() -> None:
+    with RestoreTorchModes():
+        torch.set_grad_enabled(True)
+        torch.autocast("cpu", enabled=False).__enter__()
+        raise ZeroDivisionError
+
+
 def test_modes_of_the_caller_stay_where_nothing_raises() -> None:
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         before = modes()
@@ -72,8 +79,6 @@ def test_modes_of_the_caller_stay_where_nothing_raises() -> None:
             torch.set_grad_enabled(True)
         assert torch.is_grad_enabled()
         torch.set_grad_enabled(False)
-        with pytest.raises(ZeroDivisionError), RestoreTorchModes():
-            torch.set_grad_enabled(True)
-            torch.autocast("cpu", enabled=False).__enter__()
-            1 / 0  # noqa: B018
+        with pytest.raises(ZeroDivisionError):
+            _change_modes_and_fail()
         assert modes() == before

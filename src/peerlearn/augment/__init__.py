@@ -18,27 +18,30 @@ if TYPE_CHECKING:
     from peerlearn.augment.strategies import flip_grey_crop as flip_grey_crop
     from peerlearn.augment.strategies import full as full
     from peerlearn.augment.strategies import full_aligned as full_aligned
+    from peerlearn.augment.strategies import none as none
     from peerlearn.augment.views import ViewChain as ViewChain
 
 AUGMENTATIONS: Registry[Callable[..., Any]] = Registry(
     "augmentation", "peerlearn.augment.strategies", None
 )
 
+# the function `randaugment` is left out: here the name is that of the module of its operations
+_HOMES = {
+    "Augment": "naming",
+    "Augmentation": "naming",
+    "ViewChain": "views",
+    "augmentation": "naming",
+    "crop_flip": "strategies",
+    "crop_flip_shared": "strategies",
+    "crop_grey_mirrored": "strategies",
+    "flip_grey_crop": "strategies",
+    "full": "strategies",
+    "full_aligned": "strategies",
+    "none": "strategies",
+    "rot16": "rotation",
+    "rot16_labels": "rotation",
+}
+__all__ = ["AUGMENTATIONS", *_HOMES]
+
 if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
-    __getattr__ = lazy(
-        __name__,
-        {
-            "Augment": "naming",
-            "Augmentation": "naming",
-            "ViewChain": "views",
-            "augmentation": "naming",
-            "crop_flip": "strategies",
-            "crop_flip_shared": "strategies",
-            "crop_grey_mirrored": "strategies",
-            "flip_grey_crop": "strategies",
-            "full": "strategies",
-            "full_aligned": "strategies",
-            "rot16": "rotation",
-            "rot16_labels": "rotation",
-        },
-    )
+    __getattr__ = lazy(__name__, _HOMES)

@@ -1,6 +1,7 @@
 """What the commands share: errors in one line, settings by their names, plug-ins."""
 
 import argparse
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from typing_extensions import override
 
 from peerlearn.errors import UserError, did_you_mean
+from peerlearn.settings import present_name
 from peerlearn.storage import user_path
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Parser(argparse.ArgumentParser):
             if value.startswith("--"):
                 raise UserError(f"{flag}: needs a value after it; see {command.prog} --help")
             given.append(Flag(flag[2:], value))
+            _note_old_name(*given[-1])
         return rest, given
 
     def _commands(self) -> dict[str, "Parser"]:
@@ -68,6 +71,15 @@ class Parser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction):
                 return dict(action.choices)
         return {}
+
+
+def _note_old_name(name: str, value: str) -> None:
+    """Say in one line what a setting is called now; the old name still works."""
+    key = name.replace("-", "_")
+    present, meant = present_name(key, value)
+    if present != key:
+        flag = present.replace("_", "-")
+        print(f"peerlearn: --{name} {value} is now --{flag} {meant}", file=sys.stderr)
 
 
 def _switched(words: Sequence[str]) -> Iterator[str]:
@@ -117,7 +129,7 @@ def add_runs(parser: Parser) -> None:
     parser.add_argument(
         "--answers",
         action="store_true",
-        help="also what slow copies answered, and networks half-way to them, each as a row",
+        help="also AA by nearest class means, and what EMA copies and averages predict, as rows",
     )
 
 

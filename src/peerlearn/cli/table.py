@@ -23,4 +23,5 @@ def act(args: argparse.Namespace) -> None:
     from peerlearn.results.formats import render
 
     groups = compare(runs_of(args))
-    print(render(against(groups, args.against) if args.against else groups, args.format))
+    groups = against(groups, args.against) if args.against else groups
+    print(render(groups, args.format, answers=args.answers))

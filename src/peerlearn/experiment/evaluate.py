@@ -1,4 +1,4 @@
-"""Accuracy of everyone who can answer: the ensemble, each peer, nearest class means, copies."""
+"""Accuracy of all predictors: the ensemble, each peer, nearest class means, EMA copies."""
 
 from typing import Any
 
@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from peerlearn.data.images import ImageSet
+from peerlearn.learner.frozen import Frozen, PeerAnswers
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.predictor import Predictor
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import summarise
-from peerlearn.records.schema import Matrices
+from peerlearn.records.schema import Matrices, as_stored
 
 
 class Scores:
@@ -22,12 +23,12 @@ class Scores:
     """
 
     def __init__(self, learner: OnlineLearner, ncm: bool) -> None:
-        peers, answers = len(learner.peers), learner.predictors
+        peers, predictors = len(learner.peers), learner.predictors
         self.ensemble = AccuracyMatrix()
         self.peers = [AccuracyMatrix() for _ in range(peers)] if peers > 1 else []
         self.ncm = AccuracyMatrix() if ncm else None
-        # where there are slow copies: of all who can answer, one of which is the ensemble
-        several = answers if len(answers) > 1 else {}
+        # where the ensemble is one of several choices: of all of them
+        several = predictors if len(predictors) > 1 or predictors.usual == "ncm" else {}
         self.answers: dict[str, AccuracyMatrix] = {name: AccuracyMatrix() for name in several}
 
     def add(self, learner: OnlineLearner, tests: list[ImageSet]) -> Tensor:
@@ -38,22 +39,23 @@ class Scores:
         x = torch.cat([test.x for test in tests])
         if not len(learner.memory):
             self.ncm = None  # a matrix with a row missing says nothing
-        method, who = learner.method, learner.collaboration.answer
         chosen = torch.empty(0)
         for name, predictor in learner.predictors.items():
-            features = name == who and self.ncm is not None
-            said = _Answered(predictor, x, method.gives_logits, features)
-            classes = method.predict(said, x)
+            is_chosen = name == learner.predictors.networks
+            means = is_chosen and self.ncm is not None
+            frozen, by_peer = _shown(predictor, x, features=means)
+            classes = predictor.classes(frozen, x)
             right = _right(classes, tests)
             if name in self.answers:
                 self.answers[name].add_row(right)
-            if name == who:
-                chosen = classes
-                self.ensemble.add_row(right)
+            if is_chosen:
+                by_means = frozen.nearest_mean(x) if means else classes
                 if self.ncm is not None:
-                    self.ncm.add_row(_right(said.nearest_mean(x), tests))
+                    self.ncm.add_row(_right(by_means, tests))
+                chosen = by_means if learner.predictors.usual == "ncm" else classes
+                self.ensemble.add_row(_right(chosen, tests))
             if name == "peers":
-                for matrix, own in zip(self.peers, said.by_peer, strict=False):
+                for matrix, own in zip(self.peers, by_peer, strict=False):
                     matrix.add_row(_right(own.argmax(dim=1), tests))
         return chosen
 
@@ -65,7 +67,7 @@ class Scores:
             "ncm": None if self.ncm is None else self.ncm.to_lists(),
         }
         if self.answers:
-            matrices["answers"] = {name: m.to_lists() for name, m in self.answers.items()}
+            matrices["answers"] = as_stored({k: m.to_lists() for k, m in self.answers.items()})
         return matrices
 
     def restore(self, saved: Matrices) -> None:
@@ -81,37 +83,19 @@ class Scores:
             "metrics": summarise(self.ensemble),
             "peers": [summarise(matrix) for matrix in self.peers if len(matrix)],
             "ncm": summarise(self.ncm) if self.ncm is not None and len(self.ncm) else None,
-            "answers": {name: summarise(m) for name, m in self.answers.items() if len(m)},
+            "answers": as_stored({k: summarise(m) for k, m in self.answers.items() if len(m)}),
         }
 
 
-class _Answered:
-    """The predictor for a method's rule, with what is wanted of some images computed once."""
-
-    def __init__(self, predictor: Predictor, x: Tensor, logits: bool, features: bool) -> None:
-        self.by_peer: list[Tensor] = []  # logits, (B, C)
-        self._predictor, self._x = predictor, x
-        self._features: Tensor | None = None
-        if logits:
-            self.by_peer, self._features = predictor.answers(x, features=features)
-        elif features:
-            self._features = predictor.features(x)
-
-    def logits(self, x: Tensor) -> Tensor:
-        """(B, C): the mean of the peers' logits."""
-        if x is not self._x or not self.by_peer:
-            return self._predictor.logits(x)
-        return torch.stack(self.by_peer).mean(dim=0)
-
-    def features(self, x: Tensor) -> Tensor:
-        """(B, D): the mean of the peers' features."""
-        if x is not self._x or self._features is None:
-            return self._predictor.features(x)
-        return self._features.clone()  # a rule may work in place
-
-    def nearest_mean(self, x: Tensor) -> Tensor:
-        """(B,): the class of the nearest class mean."""
-        return self._predictor.class_means().nearest(self.features(x))
+def _shown(predictor: Predictor, x: Tensor, *, features: bool) -> tuple[Frozen, list[Tensor]]:
+    """Return the networks with their predictions for x at hand, and each one's logits (B, C)."""
+    has_memory = len(predictor.memory) > 0
+    frozen = predictor.now(means=has_memory and (features or predictor.has_own_rule))
+    if predictor.method.gives_logits:
+        answers = frozen.answers(x, features=features)
+    else:
+        answers = PeerAnswers([], frozen.features(x) if features else None)
+    return frozen.keeping(x, answers), answers.logits
 
 
 def _right(predicted: Tensor, tests: list[ImageSet]) -> list[float]:

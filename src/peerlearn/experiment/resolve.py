@@ -35,6 +35,7 @@ from peerlearn.settings import (
     flatten,
     matching,
     nest,
+    present_name,
     settings_of,
 )
 from peerlearn.storage import user_path
@@ -159,6 +160,7 @@ class Resolved:
             )
         if self.run.rehearse:
             self._check_rehearsal(hides)
+        self._check_predict_with()
         for key in PROBES:
             if self.values[key] and not method.gives_logits:
                 flag = key.partition(".")[2].replace("_", "-")
@@ -172,6 +174,19 @@ class Resolved:
             raise UserError(
                 f"--realtime-store: {method.name} keeps {' and '.join(method.stores)} with its "
                 "images, which only a step finds out; leave it out"
+            )
+
+    def _check_predict_with(self) -> None:
+        """Refuse networks, or class means, that the learner will not have."""
+        source, method = self.run.predict_with, self.parts.method
+        if source == "ncm" and not (self.memory and method.uses_memory):
+            why = "take --memory above 0" if method.uses_memory else f"{method.name} keeps none"
+            raise UserError(f"--predict-with ncm: class means are of images in memory; {why}")
+        has_ema = self.parts.collaboration(self.values).has_ema
+        if source in ("ema", "average") and not has_ema:
+            raise UserError(
+                f"--predict-with {source}: {self.method} has no EMA copies; choose peers or ncm, "
+                f"or a wrapper that has some, such as {self.parts.names['method']}+ema"
             )
 
     def _check_rehearsal(self, hides: str) -> None:
@@ -209,7 +224,7 @@ class Resolved:
 
 def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None) -> Resolved:
     """The settings of one run of a method, such as "er+ccldc"."""
-    given = _without_blocks_of_others(method, list(given))
+    given = _without_blocks_of_others(method, [*map(_renamed, given)])
     if seed is not None:
         given.append(Given("seed", seed, "flag", "--seeds"))
     choice = _choices(given)
@@ -240,6 +255,11 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
     origins |= {key: item.origin for key, item in last.items()} | dict.fromkeys(_METHOD, "flag")
     variant = _variant(settings, {**usual, **_usual_parts(parts, protocol)})
     return Resolved(parts, settings, origins, {**usual, **names}, variant, tuple(unused))
+
+
+def _renamed(item: Given) -> Given:
+    name, value = present_name(item.name.replace("-", "_"), item.value)
+    return item._replace(name=name, value=value) if name == "predict_with" else item
 
 
 def _by_key(
@@ -350,6 +370,8 @@ def _preset(
         elif key not in keys and group in ("stream", "memory", "machine") and key not in _PARTS:
             raise UserError(did_you_mean(f"a data set's protocol sets {key!r}", key, keys))
     found |= _published(parts, profile)
+    if parts.wrapper is not None:
+        found["predict_with"] = parts.wrapper.predict_with
     found |= {**parts.method.preset, **parts.method.fixed}
     return {key: value for key, value in found.items() if key in keys}
 

@@ -184,6 +184,8 @@ def make_learner(
         memory=resolved.memory,
         seed=resolved.seed,
         updates=resolved.run.updates,
+        predict_with=resolved.run.predict_with,
+        ncm_distance=resolved.run.ncm_distance,
         device=machine["machine.device"],
         precision=resolved.machine.precision,
         layout=machine["machine.layout"],

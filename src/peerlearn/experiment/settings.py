@@ -10,6 +10,7 @@ from pydantic import create_model, model_validator
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.errors import UserError
 from peerlearn.learner.build import Profile
+from peerlearn.learner.collaboration import Distance, PredictWith
 from peerlearn.peer.model import Layout, Precision
 from peerlearn.records.schema import MOST_TASKS
 from peerlearn.settings import Settings, about, setting, settings_of
@@ -31,6 +32,12 @@ class RunSettings(Settings):
         "paper", "presets of the paper, or of the authors' code where it differs"
     )
     updates: int = setting(1, "steps per stream batch", ge=1, le=10_000)
+    predict_with: PredictWith = setting(
+        "peers", "networks that predict: peers, their EMA copies, the average; or class means (ncm)"
+    )
+    ncm_distance: Distance = setting(
+        "euclidean", "distance of features to class means; cosine normalises both"
+    )
     rehearse: int = setting(
         0, "steps on the memory alone at the end of each task", ge=0, le=10_000_000
     )

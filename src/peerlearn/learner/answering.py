@@ -1,4 +1,4 @@
-"""Everyone who can answer for a learner: its peers, their slow copies, and networks half-way."""
+"""Predictors of a learner: peers, their EMA copies, the average of both, nearest class means."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -7,24 +7,32 @@ from typing import Any
 import torch
 
 from peerlearn.errors import UserError
-from peerlearn.learner.collaboration import ANSWERS, AnswerBy
+from peerlearn.learner.collaboration import (
+    PREDICT_WITH,
+    Distance,
+    Networks,
+    PredictWith,
+)
 from peerlearn.learner.frozen import SharedLanes
-from peerlearn.learner.predictor import Predictor
+from peerlearn.learner.predictor import MeansPredictor, Predictor
 from peerlearn.learner.teacher import Teacher
 from peerlearn.learner.whole import Whole
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
 from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.peer import Peer
+from peerlearn.settings import OLD_PREDICT_WITH
 
 
-class Answering(Mapping[AnswerBy, Predictor]):
-    """Predictors by who answers; "shadow" and "average" where a teacher has slow copies.
+class Answering(Mapping[Networks, Predictor]):
+    """Predictors by their networks; "ema" and "average" where a teacher has EMA copies.
 
     Args:
         peers: those who learn.
-        teachers: by name; the slow copies are those of the first that has some.
-        usual: who answers unless another is asked for.
+        teachers: by name; the EMA copies are those of the first that has some.
+        networks: that predict unless others are asked for, and whose features "ncm" compares.
+        usual: what predicts unless something else is asked for.
+        distance: of features to class means.
         method: whose rule turns answers into a class.
         memory: whose images give the class means.
         device: where answers are.
@@ -36,8 +44,10 @@ class Answering(Mapping[AnswerBy, Predictor]):
         self,
         peers: Sequence[Peer],
         teachers: Mapping[str, Teacher],
-        usual: AnswerBy,
+        networks: Networks,
+        usual: PredictWith,
         *,
+        distance: Distance,
         method: Method[Any],
         memory: Memory,
         device: torch.device,
@@ -47,9 +57,15 @@ class Answering(Mapping[AnswerBy, Predictor]):
         self._lanes = SharedLanes(lanes)
         models = [(f"peer{i}.model", peer.model) for i, peer in enumerate(peers)]
         new = partial(
-            Predictor, method=method, memory=memory, device=device, whole=whole, lanes=self._lanes
+            Predictor,
+            method=method,
+            memory=memory,
+            device=device,
+            whole=whole,
+            lanes=self._lanes,
+            distance=distance,
         )
-        self._predictors: dict[AnswerBy, Predictor] = {"peers": new(models)}
+        self._predictors: dict[Networks, Predictor] = {"peers": new(models)}
         for name, teacher in teachers.items():
             copies = teacher.slow_copies
             if teacher.slow and len(copies) != len(peers):
@@ -59,34 +75,42 @@ class Answering(Mapping[AnswerBy, Predictor]):
                 )
             if not {*copies} <= {*teacher.networks}:
                 raise UserError(f"teacher {name!r}: slow_copies must be among its networks")
-            if teacher.slow and "shadow" not in self._predictors:
+            if teacher.slow and "ema" not in self._predictors:
                 numbers = map(teacher.networks.index, copies)
                 named = [(f"teacher.{name}.{i}", teacher.networks[i]) for i in numbers]
-                self._predictors["shadow"] = new([*dict.fromkeys(named)])
+                self._predictors["ema"] = new([*dict.fromkeys(named)])
                 self._predictors["average"] = new(models, halfway_to=named)
-        self._usual = usual
+        if networks not in self._predictors:
+            raise UserError(f"predict_with: {self._unknown(networks)}")
+        self.networks, self.usual = networks, usual
+        self._by_means = MeansPredictor(self._predictors[networks])
         for predictor in self.values():
             for peer in peers:  # fused ones do not let torch count what they write
                 peer.optimizer.register_step_post_hook(predictor.after_optimizer_step)
 
-    def __getitem__(self, who: AnswerBy) -> Predictor:
-        return self._predictors[who]
+    def __getitem__(self, networks: Networks) -> Predictor:
+        return self._predictors[networks]
 
-    def __iter__(self) -> Iterator[AnswerBy]:
+    def __iter__(self) -> Iterator[Networks]:
         return iter(self._predictors)
 
     def __len__(self) -> int:
         return len(self._predictors)
 
-    def by(self, who: AnswerBy | None) -> Predictor:
-        """Whoever was asked for, as a person may have written it; None: the usual one."""
-        name = self._usual if who is None else who
+    def by(self, source: PredictWith | None) -> Predictor:
+        """Return the predictor of a source, as a user may have written it; None: the usual one."""
+        name: Any = self.usual if source is None else source
+        name = OLD_PREDICT_WITH.get(name, name) if isinstance(name, str) else name
+        if name == "ncm":
+            return self._by_means
         if not isinstance(name, str) or name not in self._predictors:
-            why = "this learner has no slow copies; " if name in ANSWERS else ""
-            raise UserError(
-                f"answer: nobody answers as {name!r:.40}; {why}take {' or '.join(self)}"
-            )
+            raise UserError(f"predict_with: {self._unknown(name)}")
         return self._predictors[name]
+
+    def _unknown(self, name: Any) -> str:
+        known = [*self, "ncm"]
+        why = "this learner has no EMA copies; " if name in PREDICT_WITH else ""
+        return f"unknown source {name!r:.40}; {why}choose {', '.join(known[:-1])} or {known[-1]}"
 
     def refresh(self) -> None:
         """Look at the networks anew: they have changed."""

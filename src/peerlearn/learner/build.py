@@ -14,7 +14,11 @@ from peerlearn.augment.naming import Augment, names_augmentation
 from peerlearn.data import DATASETS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner import TEACHERS, WRAPPERS
-from peerlearn.learner.collaboration import Collaboration
+from peerlearn.learner.collaboration import (
+    Collaboration,
+    Distance,
+    PredictWith,
+)
 from peerlearn.learner.inputs import Devices, check_net
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.wrapper import WrapperBase
@@ -27,13 +31,24 @@ from peerlearn.peer import OPTIMIZERS
 from peerlearn.peer.model import Layout, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.registry import Registry
-from peerlearn.settings import Settings, Values, fields_of, flatten, matching, nest, settings_of
+from peerlearn.settings import (
+    Settings,
+    Values,
+    fields_of,
+    flatten,
+    matching,
+    nest,
+    settings_of,
+    with_present_names,
+)
 from peerlearn.stream.base import StreamInfo
 
 Profile = Literal["paper", "authors"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 NET, MEMORY = "resnet18", "reservoir"  # where nobody chooses others
-KEPT_OPTIONS = ("seed", "updates", "precision", "layout")  # in a recipe
+KEPT_OPTIONS = (  # in a recipe
+    "seed", "updates", "predict_with", "ncm_distance", "precision", "layout",
+)  # fmt: skip
 OWN_OPTIONS = ("device", "compile", "peers_at_once")  # of each machine
 # the group of settings that each kind of part has, and where its name is looked up
 KINDS: Mapping[str, Registry[Any]] = {
@@ -211,6 +226,7 @@ class Parts:
             "memory": memory,
             **{option: options[option] for option in KEPT_OPTIONS if option in options},
             "updates": learner.updates,
+            "predict_with": learner.predictors.usual,
         }
         return learner
 
@@ -244,9 +260,12 @@ def rebuilt(
         if told.get("class_ids") is not None:
             told["class_ids"] = tuple(told["class_ids"])
         kept = {option: recipe[option] for option in KEPT_OPTIONS if option in recipe}
-        values, memory, stream = dict(recipe["values"]), recipe["memory"], StreamInfo(**told)
+        values, memory = with_present_names(recipe["values"]), recipe["memory"]
+        stream = StreamInfo(**told)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"recipe of the learner: is damaged ({error!r:.60})") from error
+    if "predict_with" in values:  # as a setting of the wrapper, in checkpoints of before
+        kept["predict_with"] = values.pop("predict_with")
     named = {**names, "augmentation": values.get("method.augment")}
     if named["augmentation"] in [*AUGMENTATIONS]:
         del named["augmentation"]
@@ -295,6 +314,8 @@ def build_learner(
     optimizer: str | None = None,
     memory_policy: str = MEMORY,
     updates: int | None = None,
+    predict_with: PredictWith | None = None,
+    ncm_distance: Distance = "euclidean",
     device: Devices = "cpu",
     precision: Precision = "fp32",
     layout: Layout = "auto",
@@ -314,6 +335,9 @@ def build_learner(
         optimizer: its name; the method's own by default.
         memory_policy: which images stay in memory, by name.
         updates: steps per stream batch; the method's own number by default.
+        predict_with: "peers", their EMA copies ("ema"), the "average" of both, or nearest class
+            means ("ncm"); the wrapper's own by default. `answer` is its old name.
+        ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both.
         device: where it runs; "cuda:0,cuda:1" or a list for a device for each peer.
         precision: fp32, bf16 where the processor can, on CUDA also fp16.
         layout: of images and weights in memory; auto is channels_last where that is safe.
@@ -342,7 +366,8 @@ def build_learner(
             )
         optimizer = optim.name
     parts = Parts.find(name, net=named, optimizer=optimizer, memory=memory_policy)
-    given = flatten(_as_values(settings))
+    given = with_present_names(flatten(_as_values(settings)))
+    predict_with = given.pop("predict_with", predict_with)
     preset = parts.preset(profile)
     augment = given.get("augment", given.get("method.augment", preset.get("method.augment")))
     parts = parts.augmented(augment)
@@ -368,6 +393,8 @@ def build_learner(
         net=None if isinstance(net, str) else net,
         seed=seed,
         updates=updates,
+        predict_with=predict_with,
+        ncm_distance=ncm_distance,
         device=device,
         precision=precision,
         layout=layout,

@@ -174,7 +174,8 @@ def settings(learner: "OnlineLearner") -> dict[str, Any]:
         "augment": learner.method.augment_settings,
         "stream": _told(learner.method.stream),
         "collaboration": {
-            **learner.collaboration.model_dump(exclude={"answer", "teachers"}),  # learns the same
+            # whatever predicts, it learns the same
+            **learner.collaboration.model_dump(exclude={"predict_with", "teachers"}),
             "teachers": {name: t.settings.model_dump() for name, t in learner.teachers.items()},
         },
         "optim": {"name": learner.optim.name, **learner.optim.model_dump()},

@@ -13,13 +13,16 @@ from peerlearn.learner import TEACHERS
 from peerlearn.losses import distill
 from peerlearn.methods.interface import LabelledImages
 from peerlearn.methods.replay import classification_loss
-from peerlearn.settings import Settings, setting
+from peerlearn.settings import Settings, setting, with_present_names
 
 METHOD_BATCH = -1  # the batch that a method itself trains on, instead of a view of the chain
 
 Logits = Mapping[int, Tensor]  # (B, C) by view
-AnswerBy = Literal["peers", "shadow", "average"]
-ANSWERS: tuple[AnswerBy, ...] = get_args(AnswerBy)
+Networks = Literal["peers", "ema", "average"]  # that can predict
+PredictWith = Literal["peers", "ema", "average", "ncm"]
+PREDICT_WITH: tuple[PredictWith, ...] = get_args(PredictWith)
+Distance = Literal["euclidean", "cosine"]
+DISTANCES: tuple[Distance, ...] = get_args(Distance)
 
 
 class Edge(NamedTuple):
@@ -98,8 +101,8 @@ class Collaboration(Settings):
         label_views: the views on which labels are learnt; None: all.
         join_groups: learn what the method keeps apart as one group, among all classes.
         own_draws: let each peer train on a draw of its own; lessons are on the first one's.
-        answer: who answers when it is asked: the peers, their slow copies, or networks half-way
-            between the two.
+        predict_with: the networks that predict unless others are asked for: the peers, their EMA
+            copies, or the average of both.
         teachers: settings of teachers, by the teacher's name; slow ones may be without an edge.
 
     >>> Collaboration(peers=2, edges=same_view(0) + hard_to_easy(3), lesson_weight=1).student_views
@@ -116,8 +119,13 @@ class Collaboration(Settings):
     label_views: tuple[int, ...] | None = None
     join_groups: bool = False
     own_draws: bool = False
-    answer: AnswerBy = "peers"
+    predict_with: Networks = "peers"
     teachers: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, values: Any) -> Any:
+        return with_present_names(values) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _edges_can_be_followed(self) -> Self:
@@ -164,10 +172,10 @@ class Collaboration(Settings):
 
     @model_validator(mode="after")
     def _somebody_answers(self) -> Self:
-        if self.answer != "peers" and not any(map(_is_slow, self.teacher_names)):
+        if self.predict_with != "peers" and not self.has_ema:
             raise ValueError(
-                f"answer={self.answer!r} needs a slow copy, which no teacher here has; take "
-                "answer='peers', or teachers={'shadow': {}}"
+                f"predict_with={self.predict_with!r} needs an EMA copy, which no teacher here has; "
+                "take predict_with='peers', or teachers={'shadow': {}}"
             )
         heard = {edge.by for edge in self._followed}
         for name, told in self.teachers.items():
@@ -177,6 +185,11 @@ class Collaboration(Settings):
                     "by it; take buffers='follow'"
                 )
         return self
+
+    @property
+    def has_ema(self) -> bool:
+        """Whether a teacher keeps EMA copies of the peers."""
+        return any(map(_is_slow, self.teacher_names))
 
     @property
     def needs_logits(self) -> bool:

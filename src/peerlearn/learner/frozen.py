@@ -1,5 +1,7 @@
 """Networks as they were between two steps, with all that is needed to answer."""
 
+import copy
+import math
 import operator
 import threading
 from collections import OrderedDict
@@ -10,9 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from peerlearn.devices import moved
 from peerlearn.errors import UserError
+from peerlearn.learner.collaboration import Distance
 from peerlearn.learner.inputs import Array, checked_images
 from peerlearn.losses import class_means
 from peerlearn.methods.replay import images
@@ -39,19 +43,44 @@ class ClassMeans(NamedTuple):
     Args:
         classes: (K,), ascending.
         means: (K, D).
+        distance: "euclidean", or "cosine": features and means are normalised to length 1.
 
     >>> means = ClassMeans(torch.tensor([2, 5]), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
     >>> means.nearest(torch.tensor([[0.9, 0.8], [0.1, 0.0]]))
     tensor([5, 2])
+    >>> means.logits(torch.tensor([[1.0, 0.0]]), num_classes=6)
+    tensor([[-inf, -inf, -1., -inf, -inf, -1.]])
     """
 
     classes: Tensor
     means: Tensor
+    distance: Distance = "euclidean"
 
     def nearest(self, features: Tensor) -> Tensor:
-        """The class of the nearest mean, (B,). features: (B, D)."""
-        distances: Tensor = torch.cdist(features, self.means)
-        return self.classes[distances.argmin(dim=1)]
+        """Return the class of the nearest mean, (B,). features: (B, D)."""
+        return self.classes[self._distances(features).argmin(dim=1)]
+
+    def logits(self, features: Tensor, num_classes: int) -> Tensor:
+        """Return minus the squared distance to each class mean, (B, C); -inf without a mean."""
+        squared = self._distances(features).square()
+        found = squared.new_full((len(squared), num_classes), -math.inf)
+        return found.index_copy_(1, self.classes, -squared)
+
+    def _distances(self, features: Tensor) -> Tensor:
+        distances: Tensor = torch.cdist(comparable(features, self.distance), self.means)
+        return distances
+
+
+def comparable(features: Tensor, distance: Distance) -> Tensor:
+    """Return features (N, D) as a distance compares them: for cosine, normalised to length 1."""
+    return F.normalize(features, dim=1) if distance == "cosine" else features
+
+
+class MemoryFeatures(NamedTuple):
+    """The features (N, D) and labels (N,) of the images in memory."""
+
+    features: Tensor
+    labels: Tensor
 
 
 class Rows(NamedTuple):
@@ -76,9 +105,11 @@ class Frozen:
         num_classes: that are answered; a model may have rows for more, which nothing has learnt.
         image_shape: (3, H, W) of the images so far, None before the first.
         lanes: in which the models compute, unless somebody else does in these.
+        distance: of features to class means.
 
     Attributes:
         rows: of the memory in the same state; None if nobody has asked for class means.
+        by_means: whether `logits` are those of the nearest class means, not of the classifier.
     """
 
     def __init__(
@@ -88,15 +119,22 @@ class Frozen:
         num_classes: int,
         image_shape: tuple[int, ...] | None,
         lanes: "SharedLanes",
+        distance: Distance = "euclidean",
     ) -> None:
         self.models, self.device, self.num_classes = models, device, num_classes
-        self.image_shape, self._lanes = image_shape, lanes
+        self.image_shape, self._lanes, self.distance = image_shape, lanes, distance
+        self.by_means = False
         self.rows: Rows | None = None
+        self._kept: tuple[Array, PeerAnswers] | None = None
         self._means: ClassMeans | None = None
         self._computing_means = threading.Lock()
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """(B, C): the mean of the peers' logits, or one peer's."""
+        if peer is None and self.by_means:
+            return self.class_means().logits(self.features(x), self.num_classes)
+        if peer is None and self._kept is not None and x is self._kept[0] and self._kept[1].logits:
+            return torch.stack(self._kept[1].logits).mean(dim=0)
         return self.all_logits(x, peer)[:, : self.num_classes]
 
     def all_logits(self, x: Array, peer: int | None = None) -> Tensor:
@@ -107,6 +145,8 @@ class Frozen:
 
     def features(self, x: Array) -> Tensor:
         """(B, D): the mean of the peers' features."""
+        if self._kept is not None and x is self._kept[0] and self._kept[1].features is not None:
+            return self._kept[1].features.clone()  # a method may work in place
         return _mean(self._forward(x, PeerModel.features))
 
     def answers(self, x: Array, *, features: bool = True) -> PeerAnswers:
@@ -125,6 +165,19 @@ class Frozen:
             logits, _mean([[own[1] for own in part] for part in said]) if features else None
         )
 
+    def keeping(self, x: Array, answers: PeerAnswers) -> "Frozen":
+        """Return the same networks, with what they say of `x` at hand. x: this object."""
+        kept = copy.copy(self)
+        kept._kept = (x, answers)
+        return kept
+
+    def predicting_by_means(self) -> "Frozen":
+        """Return the same networks, whose logits come from the nearest class means."""
+        self.class_means()
+        found = copy.copy(self)
+        found.by_means = True
+        return found
+
     def nearest_mean(self, x: Array) -> Tensor:
         """The class of the nearest class mean, (B,).
 
@@ -137,10 +190,18 @@ class Frozen:
         """The class means of the images in memory, computed at the first call."""
         with self._computing_means:
             if self._means is None:
-                if self.rows is None:
-                    raise UserError("nearest class means: take predictor.now(means=True)")
-                self._means = self._compute_means(self.rows)
+                self._means = self._compute_means(self._memory_rows())
             return self._means
+
+    def memory_features(self) -> MemoryFeatures:
+        """Return the features and labels of all images in memory, on the device of the answers."""
+        rows = self._memory_rows()
+        return MemoryFeatures(self.features(rows.x), moved(rows.y, self.device))
+
+    def _memory_rows(self) -> Rows:
+        if self.rows is None:
+            raise UserError("features of the memory: it holds no image; keep some first")
+        return self.rows
 
     def _compute_means(self, rows: Rows) -> ClassMeans:
         """The mean over all parts follows that of each part, so that no more is held at a time.
@@ -151,13 +212,14 @@ class Frozen:
         total = rows.y.new_zeros(self.num_classes)
         parts = zip(rows.x.split(MEANS_PART), rows.y.split(MEANS_PART), strict=True)
         for x, labels in parts:
-            found = class_means(self.features(x), moved(labels, self.device), self.num_classes)
+            features = comparable(self.features(x), self.distance)
+            found = class_means(features, moved(labels, self.device), self.num_classes)
             count = labels.bincount(minlength=self.num_classes)
             total += count
             share = moved(count / total.clamp(min=1), self.device)
             means = means + (found - means) * share[:, None]
         held: Tensor = moved(rows.y.unique(), self.device)
-        return ClassMeans(held, means[held])
+        return ClassMeans(held, comparable(means[held], self.distance), self.distance)
 
     def _forward(
         self, x: Array, forward: Callable[[PeerModel, Tensor], R], peer: int | None = None

@@ -228,6 +228,13 @@ def check_steps(steps: Any, name: str = "steps") -> None:
         raise UserError(f"{name} must be at least 1, got {steps}")
 
 
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a word that is none of the choices."""
+    if value not in choices:
+        *most, last = choices
+        raise UserError(f"{name}: unknown {value!r:.40}; choose {', '.join(most)} or {last}")
+
+
 def _check_whole(name: str, number: Any) -> None:
     if not hasattr(number, "__index__") or isinstance(number, bool):
         raise UserError(f"{name} must be a whole number, got {number!r:.60}")

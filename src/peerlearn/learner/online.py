@@ -18,8 +18,11 @@ from peerlearn.errors import UserError
 from peerlearn.learner import TEACHERS, checkpoint
 from peerlearn.learner.answering import Answering
 from peerlearn.learner.collaboration import (
-    AnswerBy,
+    DISTANCES,
+    PREDICT_WITH,
     Collaboration,
+    Distance,
+    PredictWith,
 )
 from peerlearn.learner.gradients import Gradients, mean_over_peers
 from peerlearn.learner.growth import MOST_CLASSES, grown
@@ -27,6 +30,7 @@ from peerlearn.learner.inputs import (
     Array,
     Devices,
     check_arguments,
+    check_choice,
     check_steps,
     checked_images,
     checked_labels,
@@ -67,6 +71,9 @@ class OnlineLearner:
         optim: of every peer; the method's own by default.
         updates: steps per stream batch, each on a fresh draw of the memory; the method's own number
             by default, which is 1 for all but RAR.
+        predict_with: "peers", their EMA copies ("ema"), the "average" of both, or nearest class
+            means ("ncm"); the collaboration's own networks by default.
+        ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both.
         device: where it runs; of several ("cuda:0,cuda:1", or a list) the peers have one after the
             other, and the first has the memory.
         precision: fp32, bf16 where the processor can, on CUDA also fp16 with loss scaling.
@@ -98,6 +105,8 @@ class OnlineLearner:
         seed: int = 0,
         optim: Optimizer | None = None,
         updates: int | None = None,
+        predict_with: PredictWith | None = None,
+        ncm_distance: Distance = "euclidean",
         device: Devices = "cpu",
         precision: Precision = "fp32",
         layout: Layout = "auto",
@@ -108,6 +117,9 @@ class OnlineLearner:
         self.device = self.devices[0]  # of the memory, of what is drawn and of teachers
         updates = method.preset.get("updates", 1) if updates is None else updates
         check_arguments(net, collaboration, optim, seed, updates)
+        check_choice("ncm_distance", ncm_distance, DISTANCES)
+        if predict_with is not None:
+            check_choice("predict_with", predict_with, PREDICT_WITH)
         self.method = method
         self.recipe: dict[str, Any] | None = None  # what `restore` builds it from again
         self.collaboration = c = collaboration or Collaboration()
@@ -181,7 +193,9 @@ class OnlineLearner:
         self.predictors = Answering(
             self.peers,
             self.teachers,
-            c.answer,
+            c.predict_with if predict_with is None or predict_with == "ncm" else predict_with,
+            predict_with or c.predict_with,
+            distance=ncm_distance,
             method=method,
             memory=self.memory,
             device=self.device,
@@ -200,7 +214,7 @@ class OnlineLearner:
 
     @property
     def predictor(self) -> Predictor:
-        """Who answers unless another is asked for."""
+        """The predictor that is used unless another is asked for."""
         return self.predictors.by(None)
 
     @property
@@ -424,37 +438,47 @@ class OnlineLearner:
         """(3, H, W) of the images so far, None before the first."""
         return self.predictors.image_shape
 
-    def answering(self, answer: AnswerBy | None = None) -> Predictor:
-        """Who answers: "peers", their slow copies ("shadow") or networks half-way ("average").
+    def answering(self, predict_with: PredictWith | None = None) -> Predictor:
+        """Return the predictor of "peers", "ema", "average" or "ncm"; None: the learner's own."""
+        return self.predictors.by(predict_with)
 
-        None: as the collaboration says.
+    def predict(
+        self,
+        x: Array,
+        predict_with: PredictWith | None = None,
+        *,
+        answer: PredictWith | None = None,
+    ) -> Tensor:
+        """Return the most likely class of each image, (B,). Images as for `learn`.
+
+        predict_with: "peers", "ema", "average" or "ncm"; the learner's own by default. answer: the
+        old name of `predict_with`.
         """
-        return self.predictors.by(answer)
+        return self.answering(predict_with or answer).predict(x)
 
-    def predict(self, x: Array, answer: AnswerBy | None = None) -> Tensor:
-        """The most likely class of each image, (B,). Images as for `learn`.
-
-        answer: by whom, see `answering`.
-        """
-        return self.answering(answer).predict(x)
-
-    def predict_proba(self, x: Array, answer: AnswerBy | None = None) -> Tensor:
-        """The probability of each class, (B, C)."""
+    def predict_proba(
+        self,
+        x: Array,
+        predict_with: PredictWith | None = None,
+        *,
+        answer: PredictWith | None = None,
+    ) -> Tensor:
+        """Return the probability of each class, (B, C); of "ncm" a softmax of squared distances."""
         if not self.method.gives_logits:
             raise UserError(f"predict_proba: {self.method.name} has no probabilities; take predict")
-        return self.answering(answer).logits(x).softmax(dim=1)
+        return self.answering(predict_with or answer).logits(x).softmax(dim=1)
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
-        """(B, C): the mean of the logits of those who answer, or one peer's."""
+        """Return the mean of the logits of the networks that predict, (B, C), or one peer's."""
         who = self.predictor if peer is None else self.predictors["peers"]
         return who.logits(x, peer)
 
     def features(self, x: Array) -> Tensor:
-        """(B, D): the mean of the features of those who answer."""
+        """Return the mean of the features of the networks that predict, (B, D)."""
         return self.predictor.features(x)
 
     def predict_ncm(self, x: Array) -> Tensor:
-        """The class of the nearest class mean, (B,), over the images in memory, by who answers."""
+        """Return the class of the nearest class mean of the images in memory, (B,)."""
         return self.predictor.nearest_mean(x)
 
     # --- keeping

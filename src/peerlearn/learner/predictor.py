@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from peerlearn.errors import UserError
+from peerlearn.learner.collaboration import Distance
 from peerlearn.learner.frozen import (
     ClassMeans,
     Frozen,
@@ -50,6 +52,7 @@ class Predictor:
         lanes: in which the models compute.
         halfway_to: networks with their names, one for each model; instead of the model one answers
             that is half-way between the two, with the model's own statistics. None by default.
+        distance: of features to class means.
     """
 
     def __init__(
@@ -61,8 +64,9 @@ class Predictor:
         whole: Whole,
         lanes: SharedLanes,
         halfway_to: Sequence[tuple[str, PeerModel]] = (),
+        distance: Distance = "euclidean",
     ) -> None:
-        self.method, self.memory, self.device = method, memory, device
+        self.method, self.memory, self.device, self.distance = method, memory, device, distance
         self.image_shape: tuple[int, ...] | None = None  # known from the first batch on
         self._models, self._halfway_to = models, halfway_to
         self._whole, self._lanes = whole, lanes
@@ -104,7 +108,11 @@ class Predictor:
     def predict(self, x: Array) -> Tensor:
         """The class of each image, (B,), by the method's rule."""
         frozen = self.for_the_rule()
-        return self.method.predict(frozen, checked_images(x, frozen.image_shape))
+        return self.classes(frozen, checked_images(x, frozen.image_shape))
+
+    def classes(self, frozen: Frozen, x: Tensor) -> Tensor:
+        """Return the class of each image, (B,), by the method's rule. frozen: of this predictor."""
+        return self.method.predict(frozen, x)
 
     def for_the_rule(self) -> Frozen:
         """`now()`, with class means if the method has a rule of its own that may want them."""
@@ -143,7 +151,7 @@ class Predictor:
             go_halfway(copied, self._copied(*named))
         known = self._whole.classes
         classes = self.method.stream.num_classes if known is None else known
-        return Frozen(models, self.device, classes, self.image_shape, self._lanes)
+        return Frozen(models, self.device, classes, self.image_shape, self._lanes, self.distance)
 
     def _copied(self, name: str, model: PeerModel) -> PeerModel:
         return frozen_copy(model, self._whole.before(name))
@@ -160,6 +168,36 @@ class Predictor:
     def _memory_is(self) -> object:
         columns = (self.memory[name] for name in self.memory.columns)
         return (self.memory.changes, *map(_version, columns))
+
+
+class MeansPredictor(Predictor):
+    """Predicts by nearest class means (NCM), with the features of another predictor's networks.
+
+    While the memory holds no image, the logits of these networks predict.
+    """
+
+    def __init__(self, networks: Predictor) -> None:
+        self._networks = networks
+        self.method, self.memory, self.device = networks.method, networks.memory, networks.device
+
+    @override
+    def refresh(self) -> None:
+        self._networks.refresh()
+
+    @override
+    def now(self, *, means: bool = False) -> Frozen:
+        if not len(self.memory):
+            return self._networks.now()
+        return self._networks.now(means=True).predicting_by_means()
+
+    @property
+    @override
+    def has_own_rule(self) -> bool:
+        return False
+
+    @override
+    def classes(self, frozen: Frozen, x: Tensor) -> Tensor:
+        return frozen.nearest_mean(x) if frozen.by_means else self.method.predict(frozen, x)
 
 
 class _Tensors:

@@ -9,6 +9,7 @@ from peerlearn.learner import WRAPPERS
 from peerlearn.learner.collaboration import (
     Collaboration,
     Edge,
+    Networks,
     number_of_peers,
     softening,
     weight_of_labels,
@@ -51,6 +52,7 @@ class WrapperBase(Settings):
     """
 
     name: ClassVar[str]
+    predict_with: ClassVar[Networks] = "peers"  # unless a learner is told otherwise
 
     peers: int = number_of_peers(2)
     label_weight: float = weight_of_labels(0.5)
@@ -98,6 +100,7 @@ class WrapperBase(Settings):
             **{"chain": ViewChain(stages=0), **shared, **fixed},
             edges=self.edges(),
             teachers=self.teachers(),
+            predict_with=self.predict_with,
         )
 
 

@@ -15,9 +15,10 @@ from peerlearn.data.pictures import Pictures, pictures
 from peerlearn.errors import UserError
 from peerlearn.learner import checkpoint
 from peerlearn.learner.build import NET, build_learner, rebuilt, split_name
-from peerlearn.learner.collaboration import AnswerBy
+from peerlearn.learner.collaboration import PredictWith
 from peerlearn.learner.frozen import Frozen
 from peerlearn.learner.online import OnlineLearner
+from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.undo import AllOrNothing
 from peerlearn.learner.validation import check_networks
 from peerlearn.live.labels import Label, LabelMap
@@ -188,11 +189,12 @@ class OpenLearner:
             frozen = predictor.for_the_rule()
             logits = frozen.logits(x).cpu() if method.gives_logits else None
             if logits is None or predictor.has_own_rule:
-                right = (method.predict(frozen, x).cpu() == y).tolist()
+                right = (predictor.classes(frozen, x).cpu() == y).tolist()
             else:
                 right = (logits.argmax(dim=1) == y).tolist()
             if logits is not None:
-                known = (y < frozen.num_classes) & logits.isfinite().all(dim=1)
+                known = (y < frozen.num_classes) & ~logits.isnan().any(dim=1)
+                known &= logits.gather(1, (y * known)[:, None]).isfinite()[:, 0]
                 sureness.add(logits[known], y[known])
         prequential.add(right)
         drift.add(right)
@@ -236,26 +238,44 @@ class OpenLearner:
 
     @overload
     def predict(
-        self, images: Pictures, *, answer: AnswerBy | None = None, details: Literal[False] = False
+        self,
+        images: Pictures,
+        *,
+        predict_with: PredictWith | None = None,
+        answer: PredictWith | None = None,
+        details: Literal[False] = False,
     ) -> list[Label]: ...
 
     @overload
     def predict(
-        self, images: Pictures, *, answer: AnswerBy | None = None, details: Literal[True]
+        self,
+        images: Pictures,
+        *,
+        predict_with: PredictWith | None = None,
+        answer: PredictWith | None = None,
+        details: Literal[True],
     ) -> Details: ...
 
     def predict(
-        self, images: Pictures, *, answer: AnswerBy | None = None, details: bool = False
+        self,
+        images: Pictures,
+        *,
+        predict_with: PredictWith | None = None,
+        answer: PredictWith | None = None,
+        details: bool = False,
     ) -> list[Label] | Details:
-        """The label of each image; with details also how far it can be trusted.
+        """Return the label of each image; with details also how far it can be trusted.
 
-        answer: by whom, see `OnlineLearner.answering`.
+        predict_with: "peers", "ema", "average" or "ncm", as for `OnlineLearner.predict`. answer:
+        its old name.
         """
+        predictor = self.learner.answering(predict_with or answer)
         if not details:
-            frozen = self.learner.answering(answer).for_the_rule()
+            frozen = predictor.for_the_rule()
             labels = self._known(frozen)
-            return [labels[number] for number in self._numbers(frozen, images).tolist()]
-        answering, all_of_them = self._at_one_time(answer)
+            numbers = predictor.classes(frozen, self._read(images, frozen))
+            return [labels[number] for number in numbers.tolist()]
+        answering, all_of_them = self._at_one_time(predictor)
         labels = self._known(answering)
         x = self._read(images, answering)
         probabilities = self._probabilities(answering.logits(x))
@@ -270,10 +290,16 @@ class OpenLearner:
             list(labels),
         )
 
-    def predict_proba(self, images: Pictures, *, answer: AnswerBy | None = None) -> Tensor:
-        """The probability of each class, (B, C), in the order of `classes`."""
+    def predict_proba(
+        self,
+        images: Pictures,
+        *,
+        predict_with: PredictWith | None = None,
+        answer: PredictWith | None = None,
+    ) -> Tensor:
+        """Return the probability of each class, (B, C), in the order of `classes`."""
         self._need_logits("predict_proba")
-        frozen = self.learner.answering(answer).now()
+        frozen = self.learner.answering(predict_with or answer).now()
         self._known(frozen)
         return self._probabilities(frozen.logits(self._read(images, frozen)))
 
@@ -314,10 +340,6 @@ class OpenLearner:
         if not method.gives_logits:
             raise UserError(f"{what}: {method.name} has no probabilities; take predict")
 
-    def _numbers(self, frozen: Frozen, images: Pictures) -> Tensor:
-        """The number of the label of each image, (B,), by the method's rule."""
-        return self.learner.method.predict(frozen, self._read(images, frozen))
-
     def _read(self, images: Pictures, frozen: Frozen) -> Tensor:
         """Images of the size that these networks have learnt: a first batch may be under way."""
         shape = frozen.image_shape
@@ -326,13 +348,13 @@ class OpenLearner:
     def _probabilities(self, logits: Tensor) -> Tensor:
         return (logits / self.temperature).softmax(dim=1)
 
-    def _at_one_time(self, answer: AnswerBy | None) -> tuple[Frozen, list[Frozen]]:
-        """Who answers; and all networks that learn or follow, in the same state."""
+    def _at_one_time(self, predictor: Predictor) -> tuple[Frozen, list[Frozen]]:
+        """Return what predicts, and all networks that learn or follow, in the same state."""
         self._need_logits("details")
         predictors = self.learner.predictors
         with self.learner.whole.lock:
             everyone = [predictors[who].now() for who in predictors if who != "average"]
-            return predictors.by(answer).now(), everyone
+            return predictor.now(), everyone
 
     # --- keeping
 
@@ -370,8 +392,8 @@ class OpenLearner:
         its extra is installed, labels and how images are to be prepared. A label that is a tuple
         becomes a text. Returns what it says of itself.
 
-        what: "ensemble": whoever answers; "peer": the first network alone; "shadow" or "average":
-            its slow copies, or networks half-way to them, where there are some.
+        what: "ensemble": the networks that predict; "peer": the first network alone; "ema" or
+            "average": its EMA copies, or the average of both, where there are some.
         test: images with their labels, on which the choice is measured.
         """
         with self._turn:

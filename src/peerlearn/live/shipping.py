@@ -8,11 +8,12 @@ from peerlearn.errors import UserError
 from peerlearn.export import write_export
 from peerlearn.learner.frozen import Frozen
 from peerlearn.live.labels import LabelMap
+from peerlearn.settings import OLD_PREDICT_WITH
 
 if TYPE_CHECKING:
     from peerlearn.live.learner import OpenLearner
 
-What = Literal["ensemble", "peer", "shadow", "average"]
+What = Literal["ensemble", "peer", "ema", "average"]
 
 
 def ship(
@@ -23,9 +24,10 @@ def ship(
 ) -> dict[str, Any]:
     """Write an export of a learner; returns what it says of itself. See `OpenLearner.export`."""
     inner = learner.learner
+    what = OLD_PREDICT_WITH.get(what, what)  # type: ignore[assignment]
     slow = [who for who in inner.predictors if who != "peers"]
     if what not in (there := ["ensemble", "peer", *slow]):
-        why = "; this learner has no slow copies" if what in get_args(What) else ""
+        why = "; this learner has no EMA copies" if what in get_args(What) else ""
         raise UserError(f"what: there is no {what!r:.40}{why}; take {' or '.join(there)}")
     if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
         raise UserError(f"test: needs a pair (images, labels), got {type(test).__name__}")
@@ -33,6 +35,11 @@ def ship(
         raise UserError("export: nothing has been learnt yet; learn() a batch first")
     if not inner.method.gives_logits:
         raise UserError(f"export: {inner.method.name} has no classifier that could be exported")
+    if what == "ensemble" and inner.predictors.usual == "ncm":
+        raise UserError(
+            'export: nearest class means (predict_with="ncm") cannot be exported yet; take '
+            'what="peer", which exports a classifier'
+        )
     who: Any = {"ensemble": None, "peer": "peers"}.get(what, what)
     frozen = inner.predictors.by(who).now()
     labels = LabelMap(learner.labels[: frozen.num_classes])

@@ -209,6 +209,10 @@ class Answers(Protocol):
         """(B,): the class whose mean feature, over the images in memory, is nearest."""
         ...
 
+    def memory_features(self) -> tuple[Tensor, Tensor]:
+        """Return the features (N, D) and the labels (N,) of all images in memory."""
+        ...
+
 
 D = TypeVar("D")
 

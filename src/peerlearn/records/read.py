@@ -59,7 +59,7 @@ LONGEST_FILES = {  # in bytes; above what the longest run writes, and read withi
 MOST_STEPS = 10_000  # lines of a log that are looked at, evenly spread over a longer one
 SEED = re.compile(r"^((?:  )?seed: )(0|[1-9]\d{0,14})$", re.MULTILINE)  # as we write it
 MARKS = (2**52 + 1, 2**52 + 2)
-ANSWER = "collaboration.answer"
+PREDICT_WITH = "predict_with"
 ROUNDING = 1e-9  # metrics closer than this are equal
 
 
@@ -69,7 +69,7 @@ class RunRecord:
 
     Its settings and its summary are there; all else is read, and checked, when first asked for.
     folder: where its files are; of a run in a results file, that file and the run's place in it.
-    answer: who answers, of those in `summary.answers`; "" for the one that the run itself chose.
+    answer: whose predictions, of `summary.answers`; "" for those that the run itself chose.
     parts: what a results file holds instead of files, by their names; None for a folder.
     """
 
@@ -175,17 +175,17 @@ class RunRecord:
         return _content(self.folder / f"{name}.json", optional=not self.done)
 
     def answered(self) -> "list[RunRecord]":
-        """The run, and beside it the same run as each other who could have answered has it."""
-        own = self.config.settings.get(ANSWER)
+        """Return the run, and beside it the same run as each other predictor has it."""
+        own = self.config.settings.get(PREDICT_WITH, "peers")
         return [self, *(self._by(name) for name in self.summary.answers if name != own)]
 
     def _by(self, name: str) -> "RunRecord":
-        """The record of a run in which this one had answered, and nothing else was changed."""
+        """Return the record of the run in which other networks had predicted."""
         config = self.config.model_copy(
             update={
-                "variant": {**self.config.variant, "answer": name},
-                "settings": {**self.config.settings, ANSWER: name},
-                "origins": {**self.config.origins, ANSWER: "flag"},
+                "variant": {**self.config.variant, PREDICT_WITH: name},
+                "settings": {**self.config.settings, PREDICT_WITH: name},
+                "origins": {**self.config.origins, PREDICT_WITH: "flag"},
             }
         )
         summary = self.summary.model_copy(update={"ncm": None})  # of the one that the run chose

@@ -14,6 +14,8 @@ from pydantic import (
     model_validator,
 )
 
+from peerlearn.settings import OLD_PREDICT_WITH, with_present_names
+
 SCHEMA = 2  # of config.yaml and summary.json; 1, with flat settings, can still be read
 ACCURACY_SCHEMA = 1  # accuracy.json has not changed since
 MOST_TASKS = 300  # rows of a matrix
@@ -35,6 +37,8 @@ MACHINE = (
 )
 # settings that came when runs had been recorded already, and what those had
 LATER = {
+    "predict_with": "peers",
+    "ncm_distance": "euclidean",
     "stream.images": "all",
     "stream.epochs": 1,
     "stream.name": "class",
@@ -86,6 +90,19 @@ def _plain(value: Any) -> Any:
     return _finite(value)
 
 
+def _present(answers: Any) -> Any:
+    """Accuracies by the present names of the networks that predict."""
+    if not isinstance(answers, dict):
+        return answers
+    return {OLD_PREDICT_WITH.get(name, name): value for name, value in _few(answers).items()}
+
+
+def as_stored(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept by networks that predict under the names that files have had so far."""
+    stored = {new: old for old, new in OLD_PREDICT_WITH.items()}
+    return {stored.get(name, name): value for name, value in answers.items()}
+
+
 Number = Annotated[
     Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None, BeforeValidator(_finite)
 ]
@@ -122,6 +139,15 @@ class Config(Record):
     fingerprint: str = ""
     old_fingerprint: str = ""
     plugins: Texts = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, values: Any) -> Any:
+        """Settings of before by their present names."""
+        if not isinstance(values, dict):
+            return values
+        named = {k: values[k] for k in ("settings", "variant") if isinstance(values.get(k), dict)}
+        return {**values, **{k: with_present_names(some) for k, some in named.items()}}
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -184,7 +210,7 @@ class Summary(Record):
     metrics: Numbers = {}  # of the ensemble, by name
     peers: Annotated[list[Numbers], Field(max_length=MOST_NAMES, fail_fast=True)] = []
     ncm: Numbers | None = None
-    answers: Annotated[dict[str, Numbers], BeforeValidator(_few)] = {}  # by who answers
+    answers: Annotated[dict[str, Numbers], BeforeValidator(_present)] = {}  # by networks
     cost: Cost = Cost()
     # how metrics along the stream were had: images between points ("every"), test images per class
     # ("probe"), images of the prequential window ("window")
@@ -212,7 +238,7 @@ Triangle = Annotated[Matrix, PlainValidator(_triangle)]
 Triangles = Annotated[list[Triangle], Field(max_length=MOST_NAMES, fail_fast=True)]
 
 
-NamedTriangles = Annotated[dict[str, Triangle], BeforeValidator(_few)]
+NamedTriangles = Annotated[dict[str, Triangle], BeforeValidator(_present)]
 
 
 class Matrices(Record):
@@ -221,7 +247,7 @@ class Matrices(Record):
     ensemble: Triangle
     peers: Triangles
     ncm: Triangle | None
-    answers: NamedTriangles = {}  # by who answers, where there are slow copies
+    answers: NamedTriangles = {}  # by networks that predict, where there are several
 
 
 class Accuracy(Matrices):

@@ -43,6 +43,8 @@ def pair_sentence(one: Series, gain: Gain) -> str:
     if aa.n == 1:
         return f"One seed says little: AA is {before} for {alone} and {after} for {one.name}"
     seeds = count(aa.n, "seed")
+    if aa.p is None and aa.difference:
+        return f"AA is {before} for {alone} and {after} for {one.name}, alike in all {seeds}: no p"
     if not aa.sign:
         return f"{one.name} cannot be told from {alone}: AA {after} and {before} ({seeds})"
     verb = "lifts" if aa.sign > 0 else "lowers"

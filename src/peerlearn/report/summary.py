@@ -14,7 +14,7 @@ from peerlearn.results.series import Group, Series
 from peerlearn.results.statistics import Spread, spread
 
 MOST_UNFINISHED = 60  # rows of runs without an end
-WHO = {"peers": "peers", "shadow": "slow copies", "average": "networks half-way"}
+WHO = {"peers": "peers", "ema": "EMA copies", "average": "average of peers and EMA"}
 
 
 class Price(NamedTuple):
@@ -175,7 +175,7 @@ def further_table(groups: Sequence[Group]) -> Html:
             rows.append([one.name, group.name, *map(metric_cell, found)])
     head = ["Method", "Runs on", *(f"{m.title.capitalize()} ({m.name}) %" for m in others)]
     head += ["AA of one peer alone %", "AA by nearest class mean %"]
-    head += [f"AA, {WHO.get(who, who)} answer %" for who in answers]
+    head += [f"AA, {WHO.get(who, who)} predict %" for who in answers]
     return tag(
         "details",
         tag("summary", "Further measures: backward transfer, single peers, nearest class mean"),

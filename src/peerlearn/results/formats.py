@@ -26,20 +26,31 @@ from peerlearn.results.layout import (
 )
 from peerlearn.results.legend import differing, legend, points_of, updates_of
 from peerlearn.results.series import Gain, Group, Series
-from peerlearn.results.statistics import Paired
+from peerlearn.results.statistics import Paired, Spread
 from peerlearn.units import duration, printable
 
 STYLES = ("text", "markdown", "latex", "csv", "json")
 
 
-def render(runs: Sequence[RunRecord] | Sequence[Group], style: str) -> str:
-    """A table of runs, or of what `compare` made of them, without a newline at the end."""
+def render(
+    runs: Sequence[RunRecord] | Sequence[Group], style: str, *, answers: bool = False
+) -> str:
+    """Return a table of runs, or of what `compare` made of them, without a newline at the end.
+
+    answers: show AA by nearest class means beside AA.
+    """
     if style not in STYLES:
         raise UserError(did_you_mean(f"there is no table style {style!r}", style, STYLES))
     records = [run for run in runs if isinstance(run, RunRecord)]
     groups = [group for group in runs if isinstance(group, Group)]
-    writers = {"text": _text, "markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}
-    return writers[style](groups or compare(records))
+    groups = groups or compare(records)
+    if style == "csv":
+        return _csv(groups)
+    if style == "json":
+        return _json(groups)
+    writers = {"text": _text, "markdown": _markdown, "latex": _latex}
+    notes = [*legend(groups), *([NCM_NOTE] if answers else [])]
+    return writers[style](_layout(groups, answers=answers), notes)
 
 
 class Row(NamedTuple):
@@ -70,14 +81,15 @@ class Column:
 
 
 def _metric_column(name: str) -> Column:
-    def show(row: Row) -> str:
-        spread = row.series.spread(name)
-        if spread is None:
-            return ""
-        std = "" if spread.std is None else f" ± {100 * spread.std:.2f}"
-        return number(100 * spread.mean, ".2f") + std
+    return Column(name, lambda row: _percent(row.series.spread(name)), metric=name)
 
-    return Column(name, show, metric=name)
+
+def _percent(spread: Spread | None) -> str:
+    """A mean and its deviation in percent; "" for nothing."""
+    if spread is None:
+        return ""
+    std = "" if spread.std is None else f" ± {100 * spread.std:.2f}"
+    return number(100 * spread.mean, ".2f") + std
 
 
 def _cost_column(head: str, name: str, unit: Callable[[float], str]) -> Column:
@@ -174,11 +186,19 @@ COLUMNS = (
 )
 
 
-def _layout(groups: Sequence[Group]) -> Layout:
+NCM_NOTE = (
+    "AA ncm: AA by nearest class means of the memory's features, of the networks that a run "
+    "predicts with."
+)
+NCM = Column("AA ncm", lambda row: _percent(row.series.spread_by_means))
+
+
+def _layout(groups: Sequence[Group], *, answers: bool) -> Layout:
     """The columns that hold something, in blocks of one data and memory."""
     blocks = [[Row(group, series) for series in group.series] for group in groups]
     rows = [row for block in blocks for row in block]
-    columns = [c for c in COLUMNS if c.needed(rows)]
+    shown = [more for c in COLUMNS for more in ((c, NCM) if answers and c.head == "AA" else (c,))]
+    columns = [c for c in shown if c.needed(rows)]
     heads = [Head(c.head, c.words, bool(c.metric)) for c in columns]
     return Layout(heads, [[_cells(columns, row) for row in block] for block in blocks])
 
@@ -187,17 +207,17 @@ def _cells(columns: Sequence[Column], row: Row) -> list[Cell]:
     return [Cell(c.show(row) or ("" if c.words else NOTHING), c.best(row)) for c in columns]
 
 
-def _text(groups: Sequence[Group]) -> str:
-    return "\n".join([as_text(_layout(groups)), *legend(groups), f"*: {BEST}."])
+def _text(layout: Layout, notes: Sequence[str]) -> str:
+    return "\n".join([as_text(layout), *notes, f"*: {BEST}."])
 
 
-def _markdown(groups: Sequence[Group]) -> str:
-    return f"{as_markdown(_layout(groups))}\n\n{' '.join(legend(groups))} Bold: {BEST}."
+def _markdown(layout: Layout, notes: Sequence[str]) -> str:
+    return f"{as_markdown(layout)}\n\n{' '.join(notes)} Bold: {BEST}."
 
 
-def _latex(groups: Sequence[Group]) -> str:
-    notes = [*(f"% {line}" for line in legend(groups)), f"% Bold: {BEST}.", "% Needs booktabs."]
-    return "\n".join([*notes, as_latex(_layout(groups))])
+def _latex(layout: Layout, notes: Sequence[str]) -> str:
+    lines = [*(f"% {line}" for line in notes), f"% Bold: {BEST}.", "% Needs booktabs."]
+    return "\n".join([*lines, as_latex(layout)])
 
 
 def _json(groups: Sequence[Group]) -> str:
@@ -220,6 +240,8 @@ def _record(group: Group, series: Series) -> dict[str, Any]:
         record[name] = spread and spread.mean
         for part in ("std", "low", "high"):
             record[f"{name}_{part}"] = getattr(spread, part, None)
+    by_means = series.spread_by_means
+    record |= {"AA_ncm": by_means and by_means.mean, "AA_ncm_std": by_means and by_means.std}
     record["gain"] = series.gain and _gain(series.gain, "AA")
     record["gains"] = series.gain and {name: _gain(series.gain, name) for name in SHOWN}
     record["along"] = series.along
@@ -251,7 +273,7 @@ def _flat_heads() -> list[str]:
     others = [f"gain_{name}{part}" for name in SHOWN[1:] for part in PARTS]
     head = ["data", "memory", "method", "variant", "label", "n", "seeds"]
     along = [f"along_{name}" for name in HOW]
-    return [*head, *metrics, *gains, *others, *along, *Cost.model_fields, "note"]
+    return [*head, *metrics, "AA_ncm", "AA_ncm_std", *gains, *others, *along, *Cost.model_fields, "note"]
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:

@@ -126,6 +126,13 @@ class Series:
         values = self.values(metric)
         return spread(list(values.values())) if values else None
 
+    @property
+    def spread_by_means(self) -> Spread | None:
+        """The mean AA by nearest class means over the seeds, None if a finished run lacks it."""
+        found = [(run.summary.ncm or {}).get("AA") for run in self.done]
+        known = [aa for aa in found if aa is not None]
+        return spread(known) if known and len(known) == len(found) else None
+
     def cost(self, name: str, seeds: Iterable[int] | None = None) -> float | None:
         """The mean of a cost over the finished runs, of these seeds if given."""
         chosen = set(self.seeds if seeds is None else seeds)

@@ -7,7 +7,6 @@ from typing_extensions import override
 
 from peerlearn.augment import Augmentation, ViewChain
 from peerlearn.learner.collaboration import (
-    AnswerBy,
     Collaboration,
     Edge,
     hard_to_easy,
@@ -23,11 +22,6 @@ from peerlearn.methods import METHODS
 from peerlearn.settings import setting
 
 
-def answered_by(who: AnswerBy) -> Any:
-    """The setting `answer`, with this default."""
-    return setting(who, "who answers: peers, their slow copies, or networks half-way between both")
-
-
 class EMA(WrapperBase):
     """The method as it is, answered by a slow copy of its network.
 
@@ -35,17 +29,16 @@ class EMA(WrapperBase):
 
     Args:
         shadow: how the slow copy follows.
-        answer: who answers.
 
-    >>> EMA().collaboration().answer
-    'shadow'
+    >>> EMA().collaboration().predict_with
+    'ema'
     """
 
     name = "ema"
+    predict_with = "ema"
     peers: int = number_of_peers(1)
     label_weight: float = weight_of_labels(0.0)
     shadow: ShadowSettings = ShadowSettings()
-    answer: AnswerBy = answered_by("shadow")
 
     @classmethod
     @override
@@ -72,13 +65,13 @@ class MKD(Wrapper):
         form: the second lesson: the student on the image, as their code has it, or the teacher,
             as their formula has it.
         shadow: how the slow copy follows.
-        answer: who answers.
 
     >>> MKD().edges()[0]
     Edge(student=0, teacher=1, by='shadow', weight=0.5)
     """
 
     name = "mkd"
+    predict_with = "average"
     taught_by: ClassVar[str] = "shadow"
     peers: int = number_of_peers(1)
     label_weight: float = weight_of_labels(1.0)
@@ -89,7 +82,6 @@ class MKD(Wrapper):
         "code", "who has the image itself in the second lesson: student (code), teacher (paper)"
     )
     shadow: ShadowSettings = ShadowSettings()
-    answer: AnswerBy = answered_by("average")
 
     @classmethod
     @override
@@ -149,18 +141,17 @@ class EMAChain(Wrapper):
         base_weight: of the method's own loss.
         chain: makes the harder views.
         shadow: how the slow copy follows.
-        answer: who answers.
 
     >>> EMAChain().edges()[-1]
     Edge(student=1, teacher=2, by='shadow', weight=1.0)
     """
 
     name = "ema-chain"
+    predict_with = "average"
     peers: int = number_of_peers(1)
     base_weight: float = weight_of_base(1.0)
     chain: ViewChain = ViewChain(stages=2)
     shadow: ShadowSettings = ShadowSettings(alpha=0.1)  # as it was measured
-    answer: AnswerBy = answered_by("average")
 
     @override
     def edges(self) -> tuple[Edge, ...]:
@@ -181,17 +172,16 @@ class CCLDCEMA(Wrapper):
         chain: makes the harder views.
         shadow_weight: of the slow copy's lesson, next to those of the peer.
         shadow: how the slow copies follow.
-        answer: who answers.
 
     >>> CCLDCEMA().edges()[-1]
     Edge(student=0, teacher=1, by='shadow', weight=0.5)
     """
 
     name = "ccldc-ema"
+    predict_with = "average"
     chain: ViewChain = ViewChain(stages=2)
     shadow_weight: float = setting(0.5, "weight of the slow copy's lesson among the others", ge=0)
     shadow: ShadowSettings = ShadowSettings()
-    answer: AnswerBy = answered_by("average")
 
     @override
     def edges(self) -> tuple[Edge, ...]:
@@ -212,7 +202,6 @@ class GWM(Wrapper):
 
     Args:
         shadow: how the slow copy follows, and when peers go towards it.
-        answer: who answers.
 
     >>> GWM().edges()[-1]
     Edge(student=0, teacher=0, by='shadow_all', weight=1.0)
@@ -220,7 +209,6 @@ class GWM(Wrapper):
 
     name = "gwm"
     shadow: BroadcastSettings = BroadcastSettings()
-    answer: AnswerBy = answered_by("peers")
 
     @override
     def edges(self) -> tuple[Edge, ...]:
