@@ -95,7 +95,7 @@ def like_for_like(runs: Sequence[RunRecord]) -> str:
         here = [r for r in runs if (r.data, r.memory) == (data, memory)]
         chain = {r.seed: r for r in here if r.method == f"{base}+ema-chain"}
         rival = {r.seed: r for r in here if _is_ccldc(r, base)}
-        both = [(_by(chain, kind), _by(rival, kind)) for kind in ("peers", "shadow", "means")]
+        both = [(_by(chain, kind), _by(rival, kind)) for kind in ("peers", "ema", "means")]
         preset = difference(_by(chain, "average"), both[0][1])
         rows.append([f"{base}, {data}, memory {memory}", preset, *(difference(*b) for b in both)])
     return as_markdown(Layout(LIKE_HEADS, [cells(rows)]))

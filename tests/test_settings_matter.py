@@ -22,12 +22,12 @@ OTHER: dict[str, Any] = {
     "chain.aligned": True, "aligned_crop": True,
     "view": "crop_flip", "form": "paper", "shadow_weight": 3.0, "shadow.alpha": 0.3,
     "shadow.start": "zero", "shadow.buffers": "own", "shadow.broadcast_every": 2,
-    "shadow.broadcast_share": 0.3, "answer": "",
+    "shadow.broadcast_share": 0.3,
 }  # fmt: skip
 NEEDS = {
     "candidates": {"replay_batch": 8}, "virtual_lr": {"replay_batch": 8},  # a choice to make
     "shadow.broadcast_share": {"broadcast_every": 2},
-    "shadow.buffers": {"answer": "shadow"},  # the only one who has them
+    "shadow.buffers": {"predict_with": "ema"},  # the only one who has them
 }  # fmt: skip
 SPECIAL = {
     ("ccl", "equal_view"),  # without a chain the hardest view is the image itself
@@ -58,10 +58,9 @@ def test_this_setting_changes_what_is_learnt(
     usual: dict[str, Any] = {"memory": 24, "optimizer": optimizer[0] if optimizer else None}
     usual |= NEEDS.get(key, {})
     plain = build(name, **usual)
-    other = OTHER[key] or next(who for who in plain.predictors if who != plain.collaboration.answer)
-    changed = build(name, **usual, **{f"{group}.{key}": other})
+    changed = build(name, **usual, **{f"{group}.{key}": OTHER[key]})
     losses = [learn_some(learner, stream, 3) for learner in (plain, changed)]
-    if key == "answer" or key.startswith("shadow."):  # may change what is answered, not learnt
+    if key.startswith("shadow."):  # may change what is answered, not learnt
         said = [learner.logits(stream.test_sets[0].x) for learner in (plain, changed)]
         assert losses[0] != losses[1] or not torch.equal(*said)
     else:

@@ -111,7 +111,7 @@ class TestWhatIsExported:
         expected = {
             "ensemble": inner.logits(test.x),
             "peer": inner.logits(test.x, peer=0),
-            "shadow": inner.answering("shadow").logits(test.x),
+            "ema": inner.answering("ema").logits(test.x),
             "average": inner.answering("average").logits(test.x),
         }
         for what, logits in expected.items():
@@ -141,7 +141,7 @@ class TestWhatIsExported:
         with pytest.raises(UserError, match="nothing has been learnt"):
             single.export(tmp_path / "early")
         single.learn(torch.zeros(4, 3, 8, 8, dtype=torch.uint8), ["a", "b", "a", ("c", 1)])
-        with pytest.raises(UserError, match=r"'average'; .* slow copies; take ensemble or peer$"):
+        with pytest.raises(UserError, match=r"'average'; .* EMA copies; take ensemble or peer$"):
             single.export(tmp_path / "slow", "average")
         for odd in ("best", "peers", None, ["peer"]):
             with pytest.raises(UserError, match=r"what: there is no .*; take ensemble or peer$"):

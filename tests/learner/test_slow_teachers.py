@@ -25,7 +25,7 @@ from peerlearn import (
     small_net,
 )
 from peerlearn.learner import TEACHERS, collaboration_of
-from peerlearn.learner.collaboration import ANSWERS, AnswerBy
+from peerlearn.learner.collaboration import Networks
 from peerlearn.learner.teacher import Shown
 from peerlearn.learner.teachers.slow import Shadow, SlowTeacher
 from peerlearn.learner.validation import check_state
@@ -35,6 +35,7 @@ from peerlearn.peer.model import PeerModel
 from peerlearn.stream import Batch
 
 NET = partial(small_net, 4, width=2)
+NETWORKS: tuple[Networks, ...] = ("peers", "ema", "average")
 OWN = ["er+ema", "er+mkd", "er+ema-chain", "er+mkd-pair", "er+ccldc-ema"]  # a copy for each peer
 SETTINGS = [
     ("er+ema", {}),
@@ -118,10 +119,10 @@ class TestFollowing:
             learner.learn(*batch)
             for peer, model in zip(learner.peers, slow(learner).slow_copies, strict=True):
                 assert same(state(peer.model), state(model))
-            logits = [learner.answering(who).logits(x) for who in ANSWERS]
+            logits = [learner.answering(who).logits(x) for who in NETWORKS]
             assert torch.equal(logits[0], logits[1])
             assert torch.equal(logits[0], logits[2])
-            assert len({tuple(learner.predict(x, who).tolist()) for who in ANSWERS}) == 1
+            assert len({tuple(learner.predict(x, who).tolist()) for who in NETWORKS}) == 1
         assert slow(learner).updates == 3  # the first batch has nothing to replay
 
     @pytest.mark.parametrize("name", [*OWN, "er+gwm"])
@@ -237,7 +238,7 @@ class TestLessons:
         assert learn_some(followed, stream, 3) == learn_some(alone, stream, 3)
         assert same(state(followed.peers[0].model), state(alone.peers[0].model))
         x = stream.test_sets[0].x
-        assert torch.equal(followed.predict(x, answer="peers"), alone.predict(x))
+        assert torch.equal(followed.predict(x, predict_with="peers"), alone.predict(x))
         assert followed.cost == alone.cost
         assert not same(state(slow(followed).models[0]), state(alone.peers[0].model))
 
@@ -447,15 +448,15 @@ class TestResuming:
         assert slow(unbroken).updates == slow(resumed).updates == (8 if "derpp" in name else 7)
         assert unbroken.cost == resumed.cost
         x = torch.cat([test.x for test in stream.test_sets])
-        for who in ANSWERS:
+        for who in NETWORKS:
             logits = [one.answering(who).logits(x) for one in (unbroken, resumed)]
             assert torch.equal(*logits)
 
-    @pytest.mark.parametrize("who", ANSWERS)
+    @pytest.mark.parametrize("who", NETWORKS)
     def test_does_not_depend_on_who_answers(
         self, who: str, build: Build, stream: ClassStream, tmp_path: Path
     ) -> None:
-        saved, other = build("er+mkd"), build("er+mkd", answer=who)
+        saved, other = build("er+mkd"), build("er+mkd", predict_with=who)
         batch = begun(saved, stream)
         saved.save(tmp_path)
         other.load(tmp_path)
@@ -573,7 +574,7 @@ class TestBroadcasts:
         ("er+gwm", {"broadcast_every": -1}, "broadcast_every must be at least 0"),
         ("er+gwm", {"broadcast_share": 0}, "broadcast_share must be above 0"),
         ("er+gwm", {"broadcast_share": 1.1}, "broadcast_share must be at most 1"),
-        ("er+mkd", {"answer": "shadows"}, "must be peers, shadow or average.*did you mean shadow"),
+        ("er+mkd", {"predict_with": "shadows"}, "'shadows'; choose peers, ema, average or ncm"),
         ("er+ema", {"buffers": "own"}, "no lesson is by it; take buffers='follow'"),
         ("er+mkd-pair", {"peers": 1}, "teacher 'shadow_peer' needs at least 2 peers"),
     ],
@@ -592,15 +593,16 @@ def test_a_teacher_says_that_its_settings_are_the_wrong_ones(stream: ClassStream
         OnlineLearner(ER(stream.info), NET, c, memory=20)
 
 
-@pytest.mark.parametrize("who", ["shadow", "average"])
+@pytest.mark.parametrize("who", ["ema", "average"])
 def test_an_answer_by_copies_that_are_not_there_is_refused_with_what_to_do(
-    who: AnswerBy,
+    who: Networks,
 ) -> None:
     edges = (Edge(0, 0, "frozen"),)
-    with pytest.raises(UserError, match=f"answer='{who}' needs a slow copy") as refused:
-        Collaboration(edges=edges, answer=who)
-    assert "take answer='peers', or teachers={'shadow': {}}" in str(refused.value)
-    assert Collaboration(edges=edges, answer=who, teachers={"shadow": {}}).answer == who
+    with pytest.raises(UserError, match=f"predict_with='{who}' needs an EMA copy") as refused:
+        Collaboration(edges=edges, predict_with=who)
+    assert "take predict_with='peers', or teachers={'shadow': {}}" in str(refused.value)
+    beside = Collaboration(edges=edges, predict_with=who, teachers={"shadow": {}})
+    assert beside.predict_with == who
 
 
 def test_a_copy_may_be_beside_any_collaboration(build: Build, stream: ClassStream) -> None:
@@ -612,7 +614,7 @@ def test_a_copy_may_be_beside_any_collaboration(build: Build, stream: ClassStrea
     for one, two in zip(plain.peers, beside.peers, strict=True):
         assert same(state(one.model), state(two.model))
     assert plain.cost == beside.cost
-    assert [*beside.predictors] == [*ANSWERS]
+    assert [*beside.predictors] == [*NETWORKS]
 
 
 def test_a_mask_of_infinities_stays_what_it_is(stream: ClassStream) -> None:
@@ -698,7 +700,7 @@ def test_a_slow_teacher_that_lacks_a_copy_is_told(stream: ClassStream) -> None:
 
     with TEACHERS.unchanged():
         TEACHERS.add(Lacking)
-        c = Collaboration(peers=2, teachers={"lacking": {}}, answer="shadow")
+        c = Collaboration(peers=2, teachers={"lacking": {}}, predict_with="ema")
         with pytest.raises(UserError, match="must hold a network for each of 2 peers"):
             OnlineLearner(ER(stream.info), NET, c, memory=20)
 

@@ -41,8 +41,8 @@ def networks_of(learner: Any) -> list[Tensor]:
     """The logits of every network that learns or follows, each asked by itself."""
     inner = learner.learner
     said = [inner.answering("peers").logits(X, peer) for peer in range(len(inner.peers))]
-    if "shadow" in inner.predictors:
-        shadow = inner.answering("shadow").now()
+    if "ema" in inner.predictors:
+        shadow = inner.answering("ema").now()
         said += [shadow.logits(X, number) for number in range(len(shadow.models))]
     return said
 
@@ -81,14 +81,14 @@ def test_who_is_compared(name: str, networks: int) -> None:
         assert (found < 1).all()
 
 
-@pytest.mark.parametrize("answer", ["peers", "shadow", "average"])
-def test_whoever_is_asked_answers_and_all_are_compared(answer: Any) -> None:
+@pytest.mark.parametrize("source", ["peers", "ema", "average", "ncm"])
+def test_the_source_asked_for_predicts_and_all_networks_are_compared(source: Any) -> None:
     learner = learnt("er+ema-chain")
-    found = learner.predict(X, answer=answer, details=True)
-    logits = learner.learner.answering(answer).logits(X)
+    found = learner.predict(X, predict_with=source, details=True)
+    logits = learner.learner.answering(source).logits(X)
     torch.testing.assert_close(found.probabilities, logits.softmax(dim=1))
-    assert found.labels == learner.predict(X, answer=answer)
-    assert torch.equal(found.probabilities, learner.predict_proba(X, answer=answer))
+    assert found.labels == learner.predict(X, predict_with=source)
+    assert torch.equal(found.probabilities, learner.predict_proba(X, predict_with=source))
     usual = learner.predict(X, details=True)
     assert torch.equal(found.disagreement, usual.disagreement)
 
@@ -133,8 +133,8 @@ class TestRefused:
             new().predict(X, details=True)
 
     def test_somebody_who_is_not_there(self) -> None:
-        with pytest.raises(UserError, match="no slow copies; take peers"):
-            learnt().predict(X, answer="shadow", details=True)
+        with pytest.raises(UserError, match="no EMA copies; choose peers or ncm"):
+            learnt().predict(X, predict_with="ema", details=True)
 
 
 def equal(ours: Details, theirs: Details) -> bool:

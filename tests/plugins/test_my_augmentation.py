@@ -50,6 +50,11 @@ def configs() -> dict[str, Any]:
     return {path.parts[-3]: yaml.safe_load(path.read_text()) for path in found}
 
 
+def summaries() -> dict[Path, str]:
+    """The ends of all runs, which hold their seconds: a run that is repeated has others."""
+    return {path: path.read_text() for path in Path("runs").rglob("summary.json")}
+
+
 class TestAsAPlugin:
     def test_it_is_recorded_with_its_setting_and_its_file(self) -> None:
         assert run("er", *CHOSEN, "--mine-setting", "3", *TINY) == 0
@@ -59,14 +64,14 @@ class TestAsAPlugin:
         assert config["settings"]["augment"] == {"mine_setting": 3}
         assert config["plugins"]["augmentation mine"].startswith("mine.py ")
 
-    def test_another_value_of_its_setting_is_another_run(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        for value in ("3", "5", "3"):
+    def test_another_value_of_its_setting_is_another_run_and_the_same_value_is_not(self) -> None:
+        for value in ("3", "5"):
             assert run("er", *CHOSEN, "--mine-setting", value, *TINY) == 0
-        assert capsys.readouterr().err.count("before, AA") == 1  # the third was done already
         settings = [config["settings"]["augment"]["mine_setting"] for config in configs().values()]
         assert sorted(settings) == [3, 5]
+        before = summaries()
+        assert run("er", *CHOSEN, "--mine-setting", "3", *TINY) == 0
+        assert summaries() == before
 
     def test_its_setting_changes_what_is_learnt(self) -> None:
         for value in ("0", "5"):
@@ -106,7 +111,6 @@ class TestAsAPlugin:
         ((_, config),) = configs().items()
         assert config["settings"]["collaboration"]["chain"]["first"] == "mine"
 
-    @pytest.mark.xfail(strict=True, reason="names_augmentation() overlooks `Augmentation | None`")
     def test_its_file_is_recorded_where_a_chain_of_views_takes_it(self) -> None:
         assert run("er+ccldc", "--plugin", "mine.py", "--first", "mine", *TINY) == 0
         ((_, config),) = configs().items()
@@ -138,11 +142,11 @@ def test_a_name_of_peerlearns_is_not_taken(capsys: pytest.CaptureFixture[str]) -
     assert "augmentation 'full' already, of Peerlearn itself" in capsys.readouterr().err
 
 
-def test_by_its_place_it_is_the_same_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_by_its_place_it_is_the_same_run() -> None:
     assert run("er", *CHOSEN, "--mine-setting", "3", *TINY) == 0
+    before = summaries()
     assert run("er", "--augment", "./mine.py:mine", "--mine-setting", "3", *TINY) == 0
-    assert capsys.readouterr().err.count("before, AA") == 1
-    assert len(configs()) == 1
+    assert summaries() == before
 
 
 def test_that_of_the_page_runs_with_the_methods_that_the_page_names() -> None:

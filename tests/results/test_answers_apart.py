@@ -21,8 +21,8 @@ TINY = (
 
 def run_with_copies(seed: int, peers: float, shadow: float, average: float) -> RunRecord:
     run = record("er+mkd", average, seed=seed)
-    settings = {**run.config.settings, "collaboration.answer": "average"}
-    answers = {"peers": {"AA": peers}, "shadow": {"AA": shadow}, "average": {"AA": average}}
+    settings = {**run.config.settings, "predict_with": "average"}
+    answers = {"peers": {"AA": peers}, "ema": {"AA": shadow}, "average": {"AA": average}}
     return replace(
         run,
         config=run.config.model_copy(update={"settings": settings}),
@@ -37,8 +37,8 @@ def test_each_answer_is_a_row_of_its_own_with_its_own_gain() -> None:
     gains = {series.label: gain.metrics["AA"].difference for series, gain in group.gains}
     assert gains == {
         "er+mkd": pytest.approx(0.3),
-        "er+mkd, answer=peers": pytest.approx(0.205),
-        "er+mkd, answer=shadow": pytest.approx(0.1),
+        "er+mkd, predict_with=peers": pytest.approx(0.205),
+        "er+mkd, predict_with=ema": pytest.approx(0.1),
     }
 
 
@@ -59,18 +59,18 @@ def test_table_and_page_show_what_was_recorded(
 ) -> None:
     (folder,) = runs.glob("mini/er+mkd/*/*/seed0")
     run = read_run(folder)
-    assert {*run.summary.answers} == {*run.accuracy.answers} == {"peers", "shadow", "average"}
+    assert {*run.summary.answers} == {*run.accuracy.answers} == {"peers", "ema", "average"}
     assert run.accuracy.answers["average"] == run.matrix
     assert main(["table", str(runs), "--answers", "--json"]) == 0
     rows = {row["label"]: row["AA"] for row in json.loads(capsys.readouterr().out)}
-    found = {label.rpartition("=")[2]: aa for label, aa in rows.items() if "answer=" in label}
-    assert found == {who: run.summary.answers[who]["AA"] for who in ("peers", "shadow")}
+    found = {label.rpartition("=")[2]: aa for label, aa in rows.items() if "predict_with=" in label}
+    assert found == {who: run.summary.answers[who]["AA"] for who in ("peers", "ema")}
     assert len(rows) == 4
     assert main(["table", str(runs), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 2
     html = page(run.answered())
-    assert "answer=shadow" in html
-    assert "AA, slow copies answer %" in html
+    assert "predict_with=ema" in html
+    assert "AA, EMA copies predict %" in html
 
 
 def test_a_record_whose_answers_are_not_those_of_its_matrices_is_damaged(runs: Path) -> None:

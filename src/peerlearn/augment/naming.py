@@ -1,7 +1,7 @@
 """How an augmentation gets its name, and how a setting holds the name of one."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import torch
 from pydantic import AfterValidator
@@ -38,5 +38,8 @@ Augmentation = Annotated[str, AfterValidator(AUGMENTATIONS.known), Choices(AUGME
 
 def names_augmentation(field: FieldInfo | None) -> bool:
     """Whether a field holds the name of an augmentation."""
-    notes = field.metadata if field is not None else []
+    if field is None:
+        return False
+    kinds = (field.annotation, *get_args(field.annotation))  # of `Augmentation | None` the parts
+    notes = [*field.metadata, *(n for kind in kinds for n in getattr(kind, "__metadata__", ()))]
     return any(isinstance(one, Choices) and one.names is AUGMENTATIONS for one in notes)

@@ -315,7 +315,7 @@ def build_learner(
     memory_policy: str = MEMORY,
     updates: int | None = None,
     predict_with: PredictWith | None = None,
-    ncm_distance: Distance = "euclidean",
+    ncm_distance: Distance | None = None,
     device: Devices = "cpu",
     precision: Precision = "fp32",
     layout: Layout = "auto",
@@ -337,7 +337,8 @@ def build_learner(
         updates: steps per stream batch; the method's own number by default.
         predict_with: "peers", their EMA copies ("ema"), the "average" of both, or nearest class
             means ("ncm"); the wrapper's own by default. `answer` is its old name.
-        ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both.
+        ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both;
+            the method's own by default.
         device: where it runs; "cuda:0,cuda:1" or a list for a device for each peer.
         precision: fp32, bf16 where the processor can, on CUDA also fp16.
         layout: of images and weights in memory; auto is channels_last where that is safe.

@@ -73,7 +73,8 @@ class OnlineLearner:
             by default, which is 1 for all but RAR.
         predict_with: "peers", their EMA copies ("ema"), the "average" of both, or nearest class
             means ("ncm"); the collaboration's own networks by default.
-        ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both.
+        ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both;
+            the method's own by default, which is Euclidean for all of ours.
         device: where it runs; of several ("cuda:0,cuda:1", or a list) the peers have one after the
             other, and the first has the memory.
         precision: fp32, bf16 where the processor can, on CUDA also fp16 with loss scaling.
@@ -106,7 +107,7 @@ class OnlineLearner:
         optim: Optimizer | None = None,
         updates: int | None = None,
         predict_with: PredictWith | None = None,
-        ncm_distance: Distance = "euclidean",
+        ncm_distance: Distance | None = None,
         device: Devices = "cpu",
         precision: Precision = "fp32",
         layout: Layout = "auto",
@@ -116,8 +117,11 @@ class OnlineLearner:
         self.devices = usable_devices(device, precision)
         self.device = self.devices[0]  # of the memory, of what is drawn and of teachers
         updates = method.preset.get("updates", 1) if updates is None else updates
+        if predict_with is None:
+            predict_with = method.preset.get("predict_with")
+        distance: Distance = ncm_distance or method.preset.get("ncm_distance", "euclidean")
         check_arguments(net, collaboration, optim, seed, updates)
-        check_choice("ncm_distance", ncm_distance, DISTANCES)
+        check_choice("ncm_distance", distance, DISTANCES)
         if predict_with is not None:
             check_choice("predict_with", predict_with, PREDICT_WITH)
         self.method = method
@@ -195,7 +199,7 @@ class OnlineLearner:
             self.teachers,
             c.predict_with if predict_with is None or predict_with == "ncm" else predict_with,
             predict_with or c.predict_with,
-            distance=ncm_distance,
+            distance=distance,
             method=method,
             memory=self.memory,
             device=self.device,
@@ -454,7 +458,7 @@ class OnlineLearner:
         predict_with: "peers", "ema", "average" or "ncm"; the learner's own by default. answer: the
         old name of `predict_with`.
         """
-        return self.answering(predict_with or answer).predict(x)
+        return self.answering(answer if predict_with is None else predict_with).predict(x)
 
     def predict_proba(
         self,
@@ -466,7 +470,8 @@ class OnlineLearner:
         """Return the probability of each class, (B, C); of "ncm" a softmax of squared distances."""
         if not self.method.gives_logits:
             raise UserError(f"predict_proba: {self.method.name} has no probabilities; take predict")
-        return self.answering(predict_with or answer).logits(x).softmax(dim=1)
+        predictor = self.answering(answer if predict_with is None else predict_with)
+        return predictor.logits(x).softmax(dim=1)
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """Return the mean of the logits of the networks that predict, (B, C), or one peer's."""

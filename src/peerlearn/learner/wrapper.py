@@ -1,5 +1,6 @@
 """What a wrapper is: settings, and the lessons that they make."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from peerlearn.learner.collaboration import (
     weight_of_labels,
     weight_of_lessons,
 )
-from peerlearn.settings import Settings, fields_of, flatten, nest
+from peerlearn.settings import Settings, fields_of, flatten, nest, present_name
 
 
 def _weights(label: float, lesson: float, temperature: float) -> Mapping[str, float]:
@@ -56,6 +57,15 @@ class WrapperBase(Settings):
 
     peers: int = number_of_peers(2)
     label_weight: float = weight_of_labels(0.5)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Understand a field `answer`, the old way to say what predicts."""
+        if "answer" in cls.model_fields:
+            old = cls.model_fields["answer"].default
+            cls.predict_with = present_name("answer", old)[1]
+            text = f'wrapper {cls.__name__}: write predict_with = "{cls.predict_with}", not a field'
+            warnings.warn(f"{text} `answer`", DeprecationWarning, stacklevel=2)
 
     @classmethod
     def preset(cls, method: str) -> Mapping[str, Any]:

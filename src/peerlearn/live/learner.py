@@ -269,7 +269,7 @@ class OpenLearner:
         predict_with: "peers", "ema", "average" or "ncm", as for `OnlineLearner.predict`. answer:
         its old name.
         """
-        predictor = self.learner.answering(predict_with or answer)
+        predictor = self.learner.answering(answer if predict_with is None else predict_with)
         if not details:
             frozen = predictor.for_the_rule()
             labels = self._known(frozen)
@@ -299,7 +299,7 @@ class OpenLearner:
     ) -> Tensor:
         """Return the probability of each class, (B, C), in the order of `classes`."""
         self._need_logits("predict_proba")
-        frozen = self.learner.answering(predict_with or answer).now()
+        frozen = self.learner.answering(answer if predict_with is None else predict_with).now()
         self._known(frozen)
         return self._probabilities(frozen.logits(self._read(images, frozen)))
 

@@ -8,7 +8,6 @@ from peerlearn.errors import UserError
 from peerlearn.export import write_export
 from peerlearn.learner.frozen import Frozen
 from peerlearn.live.labels import LabelMap
-from peerlearn.settings import OLD_PREDICT_WITH
 
 if TYPE_CHECKING:
     from peerlearn.live.learner import OpenLearner
@@ -24,7 +23,7 @@ def ship(
 ) -> dict[str, Any]:
     """Write an export of a learner; returns what it says of itself. See `OpenLearner.export`."""
     inner = learner.learner
-    what = OLD_PREDICT_WITH.get(what, what)  # type: ignore[assignment]
+    what = "ema" if what == "shadow" else what  # type: ignore[comparison-overlap]
     slow = [who for who in inner.predictors if who != "peers"]
     if what not in (there := ["ensemble", "peer", *slow]):
         why = "; this learner has no EMA copies" if what in get_args(What) else ""

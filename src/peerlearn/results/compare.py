@@ -264,9 +264,15 @@ def _nearest(facts: Facts, rivals: Sequence[Baseline]) -> list[Baseline]:
 
 
 def _comparable(one: Series) -> dict[str, Any]:
-    """What must agree; the collaboration and its plug-ins are the wrapper's own."""
+    """What must agree; the collaboration and its plug-ins are the wrapper's own.
+
+    So are the networks that predict, but not that nearest class means do.
+    """
     own = ("collaboration.", "plugin.wrapper ", "plugin.teacher ")
-    return {name: value for name, value in one.facts.items() if not name.startswith(own)}
+    shared = {name: value for name, value in one.facts.items() if not name.startswith(own)}
+    if shared.get("predict_with") in ("peers", "ema", "average"):
+        del shared["predict_with"]
+    return shared
 
 
 def _unlike(mine: Facts, theirs: Facts) -> list[str]:

@@ -273,7 +273,8 @@ def _flat_heads() -> list[str]:
     others = [f"gain_{name}{part}" for name in SHOWN[1:] for part in PARTS]
     head = ["data", "memory", "method", "variant", "label", "n", "seeds"]
     along = [f"along_{name}" for name in HOW]
-    return [*head, *metrics, "AA_ncm", "AA_ncm_std", *gains, *others, *along, *Cost.model_fields, "note"]
+    metrics += ["AA_ncm", "AA_ncm_std"]
+    return [*head, *metrics, *gains, *others, *along, *Cost.model_fields, "note"]
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:
