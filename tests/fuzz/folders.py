@@ -259,6 +259,12 @@ def write_runs(folder: Path, rng: random.Random) -> tuple[str, Callable[[], None
     return "runs", show
 
 
+class OnePredictor(list[str]):
+    """The predictors of a learner without EMA copies."""
+
+    usual = "peers"
+
+
 def go_on(place: Path, method: str) -> None:
     """What `peerlearn run` does with a folder before it changes anything."""
     run = RunFolder(place)
@@ -268,7 +274,7 @@ def go_on(place: Path, method: str) -> None:
     info = SimpleNamespace(num_classes=4)
     learner: Any = SimpleNamespace(
         peers=[None],
-        predictors=["peers"],
+        predictors=OnePredictor(["peers"]),
         progress=SimpleNamespace(batches=4),
         method=SimpleNamespace(stream=info),
         load=extra_of_checkpoint,

@@ -126,7 +126,7 @@ class Frozen:
         self.by_means = False
         self.rows: Rows | None = None
         self._kept: tuple[Array, PeerAnswers] | None = None
-        self._means: ClassMeans | None = None
+        self._means: list[ClassMeans] = []  # one, once somebody asked; shared with its copies
         self._computing_means = threading.Lock()
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
@@ -173,7 +173,6 @@ class Frozen:
 
     def predicting_by_means(self) -> "Frozen":
         """Return the same networks, whose logits come from the nearest class means."""
-        self.class_means()
         found = copy.copy(self)
         found.by_means = True
         return found
@@ -189,9 +188,9 @@ class Frozen:
     def class_means(self) -> ClassMeans:
         """The class means of the images in memory, computed at the first call."""
         with self._computing_means:
-            if self._means is None:
-                self._means = self._compute_means(self._memory_rows())
-            return self._means
+            if not self._means:
+                self._means.append(self._compute_means(self._memory_rows()))
+            return self._means[0]
 
     def memory_features(self) -> MemoryFeatures:
         """Return the features and labels of all images in memory, on the device of the answers."""
