@@ -199,7 +199,10 @@ class Frozen:
 
     def _memory_rows(self) -> Rows:
         if self.rows is None:
-            raise UserError("features of the memory: it holds no image; keep some first")
+            raise UserError(
+                "features of the memory: there are none; keep an image first, and take "
+                "predictor.now(means=True)"
+            )
         return self.rows
 
     def _compute_means(self, rows: Rows) -> ClassMeans:
