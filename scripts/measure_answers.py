@@ -194,7 +194,7 @@ def exported(data: Dataset, checkpoint: Path) -> dict[str, Any]:
     return {
         "images": len(x),
         "accuracy": about["accuracy"],
-        "networks": len(learner.learner.answering(None).now().models),
+        "networks": len(learner.learner.snapshot().models),
         "bytes": files,
         "largest_difference": off,
         "images_per_second": rates,

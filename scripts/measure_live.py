@@ -128,7 +128,7 @@ def _tested(learner: OpenLearner, test: ImageSet, classes: Sequence[int]) -> dic
     known, strange = (learner.predict(test.x[of], details=True) for of in (seen, unseen))
     names = [test.class_names[int(label)] for label in test.y[seen]]
     _, y = learner.labels.numbered(names)
-    peers = learner.learner.predictors["peers"]
+    peers = learner.learner.snapshot("peers")
     single = [peers.logits(test.x[of], peer=0).softmax(dim=1).amax(dim=1) for of in (seen, unseen)]
     divergence = [-_divergence(learner, test.x[of]) for of in (seen, unseen)]
     pairs = {
@@ -158,9 +158,10 @@ def _tested(learner: OpenLearner, test: ImageSet, classes: Sequence[int]) -> dic
 
 def _divergence(learner: OpenLearner, x: Tensor) -> Tensor:
     """The Jensen-Shannon divergence of the networks that learn or follow, (B,): a rival signal."""
-    everyone = learner.learner.predictors
-    said = [everyone[who].answers(x, features=False).logits for who in everyone if who != "average"]
-    each = torch.stack([one.softmax(dim=1) for own in said for one in own])
+    inner = learner.learner
+    sources = [source for source in inner.sources if source != "average"]
+    found = [inner.snapshot(source).outputs(x, features=False) for source in sources]
+    each = torch.stack([one.softmax(dim=1) for outputs in found for one in outputs.logits])
     return entropy(each.mean(dim=0)) - torch.stack([entropy(one) for one in each]).mean(dim=0)
 
 

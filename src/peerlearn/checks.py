@@ -225,7 +225,7 @@ def peers_side_by_side_learn_as_in_turn(bench: Bench) -> None:
         return
     _expect(bench.learn(one, 3) == bench.learn(two, 3), "the losses differ side by side")
     _expect(_same(_tensors(one), _tensors(two)), "what is kept differs side by side")
-    _expect(two.lanes.count == 2, "`loss` or a layer changes what all peers share")
+    _expect(two.pool.count == 2, "`loss` or a layer changes what all peers share")
 
 
 def rehearsal_trains_on_the_memory_alone(bench: Bench) -> None:

@@ -291,7 +291,7 @@ def test_a_pickle_goes_on_exactly_as_the_original(net: Any) -> None:
         one.partial_fit(X[30:60], NAMES[Y[30:60]])
     assert np.array_equal(copy.predict_proba(TEST_X), model.predict_proba(TEST_X))
     assert copy.get_params() == model.get_params()
-    assert copy.learner_.learner.lanes.count == model.learner_.learner.lanes.count
+    assert copy.learner_.learner.pool.count == model.learner_.learner.pool.count
 
 
 def test_other_threads_predict_while_it_learns_new_classes() -> None:

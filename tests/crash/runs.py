@@ -24,7 +24,7 @@ from peerlearn.data import embedded
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.experiment import run as running
 from peerlearn.experiment.evaluate import Scores
-from peerlearn.learner.predictor import Predictor
+from peerlearn.learner.snapshot import Snapshot
 
 # A net that costs nothing, and a few images.
 WORDS = [
@@ -37,7 +37,7 @@ STATIONS = [
     (running, "make_learner"),
     *((OnlineLearner, name) for name in ("learn", "end_task", "logits", "predict_ncm")),
     *((OnlineLearner, name) for name in ("load", "save")),
-    *((Predictor, name) for name in ("answers", "class_means")),
+    *((Snapshot, name) for name in ("outputs", "class_means")),
     (Scores, "add"),
 ]
 SECONDS = 120  # after which a process counts as one that hangs

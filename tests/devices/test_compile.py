@@ -77,7 +77,7 @@ def test_cuda_graphs_are_for_cuda_and_leave_their_answers_alone(
 
 
 def test_peers_with_compiled_networks_take_turns(compiler: Compiler) -> None:
-    assert build("er+ccldc", compile=True, peers_at_once=2).lanes.count == 1
+    assert build("er+ccldc", compile=True, peers_at_once=2).pool.count == 1
     assert len(compiler.modes) == 2
 
 

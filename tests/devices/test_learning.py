@@ -71,7 +71,7 @@ def test_peers_on_two_devices_learn_as_on_one(name: str) -> None:
 
 def test_peers_side_by_side_on_two_devices_learn_and_answer_as_in_turn() -> None:
     there, here = teach(build("onpro+ccldc", TWO, peers_at_once=2)).learner, taught("onpro+ccldc")
-    assert there.lanes.count == 2
+    assert there.pool.count == 2
     assert differences(there, here.learner) == []
     x = STREAM.test_sets[0].x
     assert torch.equal(there.predict_proba(x).cpu(), here.learner.predict_proba(x))

@@ -204,7 +204,7 @@ def resumed(out: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Threads:
     computed: list[Threads] = []
 
     def noted(self: Any, *_: Any) -> None:
-        computed.append(Threads(torch.get_num_threads(), self.learner.lanes.count))
+        computed.append(Threads(torch.get_num_threads(), self.learner.pool.count))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

@@ -111,8 +111,8 @@ class TestWhatIsExported:
         expected = {
             "ensemble": inner.logits(test.x),
             "peer": inner.logits(test.x, peer=0),
-            "ema": inner.answering("ema").logits(test.x),
-            "average": inner.answering("average").logits(test.x),
+            "ema": inner.snapshot("ema").logits(test.x),
+            "average": inner.snapshot("average").logits(test.x),
         }
         for what, logits in expected.items():
             about = learner.export(tmp_path / what, what, test=(test.x, names))  # type: ignore[arg-type]

@@ -259,12 +259,6 @@ def write_runs(folder: Path, rng: random.Random) -> tuple[str, Callable[[], None
     return "runs", show
 
 
-class OnePredictor(list[str]):
-    """The predictors of a learner without EMA copies."""
-
-    usual = "peers"
-
-
 def go_on(place: Path, method: str) -> None:
     """What `peerlearn run` does with a folder before it changes anything."""
     run = RunFolder(place)
@@ -274,7 +268,8 @@ def go_on(place: Path, method: str) -> None:
     info = SimpleNamespace(num_classes=4)
     learner: Any = SimpleNamespace(
         peers=[None],
-        predictors=OnePredictor(["peers"]),
+        sources=("peers",),
+        predict_with="peers",
         progress=SimpleNamespace(batches=4),
         method=SimpleNamespace(stream=info),
         load=extra_of_checkpoint,

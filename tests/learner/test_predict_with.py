@@ -102,7 +102,7 @@ def test_they_are_those_of_networks_built_by_hand(
     who: Networks, learner: OnlineLearner, build: Build, x: Tensor
 ) -> None:
     expected = by_hand(learner, who, build, x)
-    torch.testing.assert_close(learner.answering(who).logits(x), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(learner.snapshot(who).logits(x), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(learner.predict_proba(x, predict_with=who), expected.softmax(dim=1))
     assert torch.equal(learner.predict(x, predict_with=who), expected.argmax(dim=1))
 
@@ -118,11 +118,11 @@ def test_half_way_means_the_weights_and_not_the_statistics(
 ) -> None:
     learner = build("er+mkd", shadow={"alpha": 0.1})
     learn_some(learner, stream, 3)
-    before = {who: learner.answering(who).logits(x) for who in NETWORKS}
+    before = {who: learner.snapshot(who).logits(x) for who in NETWORKS}
     for name, buffer in slow_copies(learner)[0].named_buffers():
         if name.endswith("running_mean"):
             buffer.add_(1)
-    after = {who: learner.answering(who).logits(x) for who in NETWORKS}
+    after = {who: learner.snapshot(who).logits(x) for who in NETWORKS}
     changed = [who for who in NETWORKS if not torch.equal(before[who], after[who])]
     assert changed == ["ema"]
 
@@ -133,9 +133,9 @@ def test_one_who_was_not_asked_for_is_as_the_collaboration_says(
     who = learner.collaboration.predict_with
     assert torch.equal(learner.predict(x), learner.predict(x, predict_with=who))
     assert torch.equal(learner.predict_proba(x), learner.predict_proba(x, predict_with=who))
-    assert torch.equal(learner.logits(x), learner.answering(who).logits(x))
-    assert torch.equal(learner.features(x), learner.answering(who).features(x))
-    assert torch.equal(learner.predict_ncm(x), learner.answering(who).nearest_mean(x))
+    assert torch.equal(learner.logits(x), learner.snapshot(who).logits(x))
+    assert torch.equal(learner.features(x), learner.snapshot(who).features(x))
+    assert torch.equal(learner.predict_ncm(x), learner.snapshot(who, memory=True).nearest_mean(x))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_single_peer_is_asked_for_itself_whoever_answers(
     learn_some(learner, stream, 3)
     one, two = (learner.logits(x, peer=peer) for peer in (0, 1))
     mean = torch.stack([one, two]).mean(dim=0)
-    assert torch.equal(mean, learner.answering("peers").logits(x))
+    assert torch.equal(mean, learner.snapshot("peers").logits(x))
     assert not torch.equal(learner.logits(x), mean)
     with pytest.raises(UserError, match="peer must be from 0 to 1, got 2"):
         learner.logits(x, peer=2)
@@ -168,7 +168,7 @@ def test_asking_changes_nothing_that_is_learnt(make: Make, x: Tensor, batch: Bat
     for who in NETWORKS:
         learner.predict(x, predict_with=who)
         learner.predict_proba(x, predict_with=who)
-        learner.answering(who).nearest_mean(x)
+        learner.snapshot(who, memory=True).nearest_mean(x)
     assert same(tensors(learner), before)
     assert learner.cost == cost
     assert modes == [module.training for net in learner.networks for module in net.modules()]
@@ -179,27 +179,27 @@ def test_asking_changes_nothing_that_is_learnt(make: Make, x: Tensor, batch: Bat
 def test_class_means_are_of_whom_is_asked(learner: OnlineLearner) -> None:
     memory, found = learner.memory, {}
     for who in NETWORKS:
-        predictor = learner.answering(who)
-        expected = class_means(predictor.features(memory["x"]), memory["y"], 4)
-        found[who] = predictor.class_means()
+        snapshot = learner.snapshot(who, memory=True)
+        expected = class_means(snapshot.features(memory["x"]), memory["y"], 4)
+        found[who] = snapshot.class_means()
         torch.testing.assert_close(found[who].means, expected[found[who].classes])
     assert not torch.equal(found["peers"].means, found["ema"].means)
     assert not torch.equal(found["peers"].means, found["average"].means)
     for who in NETWORKS:  # and are kept beside each other
-        assert learner.answering(who).class_means() is found[who]
+        assert learner.snapshot(who, memory=True).class_means() is found[who]
 
 
 def test_after_a_step_all_of_them_have_changed(make: Make, x: Tensor, batch: Batch) -> None:
     learner, unasked = make(), make()
     before = {who: learner.predict_proba(x, predict_with=who) for who in NETWORKS}
-    means = {who: learner.answering(who).class_means().means for who in NETWORKS}
+    means = {who: learner.snapshot(who, memory=True).class_means().means for who in NETWORKS}
     for one in (learner, unasked):
         one.learn(*batch)
     for who in NETWORKS:
         now = learner.predict_proba(x, predict_with=who)
         assert not torch.equal(now, before[who])
         assert torch.equal(now, unasked.predict_proba(x, predict_with=who))
-        assert not torch.equal(learner.answering(who).class_means().means, means[who])
+        assert not torch.equal(learner.snapshot(who, memory=True).class_means().means, means[who])
 
 
 def test_a_copy_that_moves_alone_is_seen(build: Build, stream: ClassStream, x: Tensor) -> None:
@@ -218,7 +218,7 @@ def test_peers_that_a_broadcast_has_moved_are_seen(
     learner = build("er+gwm", broadcast_every=1, shadow={"alpha": 0.5})
     for batch in list(stream.tasks[0])[:4]:
         learner.learn(*batch)
-        said = [learner.answering(who).logits(x) for who in NETWORKS]
+        said = [learner.snapshot(who).logits(x) for who in NETWORKS]
         assert torch.equal(said[0], said[1])  # all are the slow copy now
         assert torch.equal(said[0], said[2])
 
@@ -259,7 +259,7 @@ def test_one_who_is_not_there_is_refused_in_a_line(
         with pytest.raises(UserError, match=says) as refused:
             ask(x, predict_with=who)
         assert "\n" not in str(refused.value)
-    assert torch.equal(learner.predict(x, "peers"), learner.answering("peers").predict(x))
+    assert torch.equal(learner.predict(x, "peers"), learner.snapshot("peers").predict(x))
 
 
 def right(predicted: Tensor, tests: list[ImageSet]) -> list[float]:
@@ -291,7 +291,7 @@ class TestScores:
         assert [*lists["answers"]] == ["peers", "shadow", "average"]  # as files have called them
         for who in NETWORKS:
             assert scores.answers[who].to_lists()[-1] == right(learner.predict(x, who), tests)
-        assert lists["ensemble"] == scores.answers[learner.predictors.usual].to_lists()
+        assert lists["ensemble"] == scores.answers[learner.predict_with].to_lists()
         assert len({str(rows) for rows in lists["answers"].values()}) > 1
         assert lists["ncm"][-1] == right(learner.predict_ncm(x), tests)
         peers = range(len(learner.peers)) if len(learner.peers) > 1 else ()
@@ -300,7 +300,7 @@ class TestScores:
             right(own.argmax(dim=1), tests) for own in logits
         ]
         summary = scores.summary()
-        stored = {"ema": "shadow"}.get(learner.predictors.usual, learner.predictors.usual)
+        stored = {"ema": "shadow"}.get(learner.predict_with, learner.predict_with)
         assert summary["metrics"] == summary["answers"][stored]
 
     def test_are_the_same_when_they_are_restored(self, build: Build, stream: ClassStream) -> None:
@@ -358,7 +358,7 @@ class TestNearestMeans:
             learn_some(learner, stream, 4)
         assert same(tensors(chosen), tensors(plain))
         assert torch.equal(chosen.predict(x), plain.predict(x, "ncm"))
-        assert torch.equal(chosen.logits(x), plain.answering("ncm").logits(x))
+        assert torch.equal(chosen.logits(x), plain.snapshot("ncm").logits(x))
         assert torch.equal(chosen.predict(x, "ema"), plain.predict(x))
         chosen.save(tmp_path)
         assert torch.equal(OnlineLearner.restore(tmp_path, net=NET).predict(x), chosen.predict(x))
@@ -383,7 +383,7 @@ class TestNearestMeans:
             learn_some(one, stream, 4)
         assert torch.equal(learner.predict(x), alike.predict(x, "ncm"))
         other = OnlineLearner(Nearest(stream.info), NET, memory=40, predict_with="peers")
-        assert other.predictors.usual == "peers"
+        assert other.predict_with == "peers"
 
     @pytest.mark.parametrize("given", [{"predict_with": "mean"}, {"ncm_distance": "manhattan"}])
     def test_a_wrong_word_is_refused(self, given: dict[str, Any], build: Build) -> None:

@@ -39,7 +39,7 @@ def assert_same(ours: OnlineLearner, theirs: OnlineLearner) -> None:
 @pytest.mark.parametrize("name", [f"er_ace+{wrapper}" for wrapper in WRAPPERS])
 def test_every_wrapper(name: str, build: Build, stream: ClassStream) -> None:
     in_turn, side_by_side = build(name), build(name, peers_at_once=2)
-    assert side_by_side.lanes.count == min(2, len(side_by_side.peers))
+    assert side_by_side.pool.count == min(2, len(side_by_side.peers))
     assert learn_some(in_turn, stream, 3) == learn_some(side_by_side, stream, 3)
     assert_same(in_turn, side_by_side)
     x = stream.test_sets[0].x
@@ -84,7 +84,7 @@ def test_peers_whose_layers_draw_take_turns(build: Build, updates: int) -> None:
     with pytest.warns(RuntimeWarning, match="take turns from now on"):
         learn_alike(learners, small_stream())
     assert_same(*learners)
-    assert learners[1].lanes.count == 1
+    assert learners[1].pool.count == 1
 
 
 def test_peers_that_share_a_part_take_turns(build: Build) -> None:
@@ -95,8 +95,8 @@ def test_peers_that_share_a_part_take_turns(build: Build) -> None:
         own.encoder = nn.Sequential(norm, own.encoder)
         return own
 
-    assert build("er+ccldc", peers_at_once=2).lanes.count == 2
-    assert build("er+ccldc", net=net, peers_at_once=2).lanes.count == 1
+    assert build("er+ccldc", peers_at_once=2).pool.count == 2
+    assert build("er+ccldc", net=net, peers_at_once=2).pool.count == 1
 
 
 def test_peers_that_share_numbers_take_turns(build: Build) -> None:
@@ -107,7 +107,7 @@ def test_peers_that_share_numbers_take_turns(build: Build) -> None:
         own.load_state_dict(state, assign=True)
         return own
 
-    assert build("er+ccldc", net=net, peers_at_once=2).lanes.count == 1
+    assert build("er+ccldc", net=net, peers_at_once=2).pool.count == 1
 
 
 class Scribbles(ER):
@@ -166,14 +166,14 @@ def test_peers_whose_method_assigns_to_itself_take_turns(
     learners = learners_of(method)
     with pytest.warns(RuntimeWarning, match="take turns from now on"):
         learn_alike(learners, list(stream.tasks[0].batches())[:4])
-    assert learners[1].lanes.count == 1
+    assert learners[1].pool.count == 1
     assert_same(*learners)
 
 
 def test_what_a_method_notes_for_a_peer_no_other_peer_sees(stream: ClassStream) -> None:
     learners = learners_of(Tidies)
     learn_alike(learners, list(stream.tasks[0].batches())[:4])
-    assert learners[1].lanes.count == 2
+    assert learners[1].pool.count == 2
     assert_same(*learners)
 
 
@@ -190,7 +190,7 @@ def test_a_method_may_ask_another_learner(build: Build, stream: ClassStream) -> 
 
     learners = learners_of(Follows)
     learn_alike(learners, list(stream.tasks[0].batches())[:3])
-    assert learners[1].lanes.count == 2
+    assert learners[1].pool.count == 2
 
 
 def test_a_hook_that_saves_the_learner_is_refused_and_not_left_waiting(
@@ -295,7 +295,7 @@ def test_peers_whose_method_changes_what_it_holds_take_turns(stream: ClassStream
     learners = learners_of(Gathers)
     with pytest.warns(RuntimeWarning, match="take turns from now on"):
         learn_alike(learners, list(stream.tasks[0].batches())[:3])
-    assert learners[1].lanes.count == 1
+    assert learners[1].pool.count == 1
 
 
 def test_whoever_counts_operations_sees_all_of_a_step(build: Build, stream: ClassStream) -> None:
@@ -317,7 +317,7 @@ def test_a_learner_ends_with_its_threads_when_nobody_holds_it(
     try:
         learner = build("er+ccldc", peers_at_once=64)
         learn_some(learner, stream, 2)
-        assert learner.lanes.count == 2
+        assert learner.pool.count == 2
         gone = weakref.ref(learner)
         del learner
         assert gone() is None

@@ -119,7 +119,7 @@ class TestFollowing:
             learner.learn(*batch)
             for peer, model in zip(learner.peers, slow(learner).slow_copies, strict=True):
                 assert same(state(peer.model), state(model))
-            logits = [learner.answering(who).logits(x) for who in NETWORKS]
+            logits = [learner.snapshot(who).logits(x) for who in NETWORKS]
             assert torch.equal(logits[0], logits[1])
             assert torch.equal(logits[0], logits[2])
             assert len({tuple(learner.predict(x, who).tolist()) for who in NETWORKS}) == 1
@@ -449,7 +449,7 @@ class TestResuming:
         assert unbroken.cost == resumed.cost
         x = torch.cat([test.x for test in stream.test_sets])
         for who in NETWORKS:
-            logits = [one.answering(who).logits(x) for one in (unbroken, resumed)]
+            logits = [one.snapshot(who).logits(x) for one in (unbroken, resumed)]
             assert torch.equal(*logits)
 
     @pytest.mark.parametrize("who", NETWORKS)
@@ -614,7 +614,7 @@ def test_a_copy_may_be_beside_any_collaboration(build: Build, stream: ClassStrea
     for one, two in zip(plain.peers, beside.peers, strict=True):
         assert same(state(one.model), state(two.model))
     assert plain.cost == beside.cost
-    assert [*beside.predictors] == [*NETWORKS]
+    assert [*beside.sources] == [*NETWORKS]
 
 
 def test_a_mask_of_infinities_stays_what_it_is(stream: ClassStream) -> None:

@@ -72,7 +72,7 @@ def everything(learner: OpenLearner) -> dict[str, Any]:
         "sureness": learner._sureness.sums.tolist(),
         "temperature": learner.temperature,
         "classes": learner.learner.num_classes,
-        "moving": learner.learner.moving,
+        "moving": learner.learner.changing,
     }
 
 

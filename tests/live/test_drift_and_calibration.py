@@ -3,6 +3,7 @@
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from open_streams import arriving, batches, learnt, new
 from torch import Tensor
 
 from peerlearn import OpenLearner, UserError
-from peerlearn.learner.frozen import Frozen
+from peerlearn.learner.snapshot import Snapshot
 from peerlearn.metrics.calibration import TEMPERATURES, RecentSureness, reliability
 from peerlearn.metrics.drift import MARGIN, THRESHOLD, DriftHint
 
@@ -233,11 +234,13 @@ class TestCalibrate:
         assert found.temperature == learner.temperature != 1
 
     def test_asks_each_image_only_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        learner, asked = learnt(), list[int]()
-        logits = Frozen.logits
-        monkeypatch.setattr(
-            Frozen, "logits", lambda own, x, *rest: (asked.append(len(x)), logits(own, x, *rest))[1]
-        )
+        learner, asked, logits = learnt(), list[int](), Snapshot.logits
+
+        def counted(own: Snapshot, x: Tensor, *rest: Any) -> Tensor:
+            asked.append(len(x))
+            return logits(own, x, *rest)
+
+        monkeypatch.setattr(Snapshot, "logits", counted)
         learner.learn(*batches(1)[0])
         assert asked == [6]
 
@@ -246,7 +249,8 @@ class TestCalibrate:
     ) -> None:
         learner, before = learnt(count=20), learnt(count=20).calibrate()
         with monkeypatch.context() as patch:
-            patch.setattr(Frozen, "logits", lambda _, x, *_rest: torch.full((len(x), 3), math.nan))
+            nothing = lambda _, x, *_rest: torch.full((len(x), 3), math.nan)  # noqa: E731
+            patch.setattr(Snapshot, "logits", nothing)
             learner.learn(*batches(1)[0])
         assert learner.calibrate() == before
 

@@ -30,6 +30,7 @@ from peerlearn import (
     small_net,
 )
 from peerlearn.data.pictures import pictures
+from peerlearn.learner.transaction import Transaction
 from peerlearn.live import learner as module
 
 PATIENCE = 60  # seconds; nothing here takes one
@@ -327,16 +328,14 @@ def test_a_step_that_was_taken_has_its_labels_though_an_interrupt_came(
     boundaries: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     learner, twin = (learnt(boundaries=boundaries) for _ in range(2))
-    x, whole = batches(1, seed=9)[0][0], learner.learner.whole
-    end = whole.end
+    x, commit = batches(1, seed=9)[0][0], Transaction.commit
 
-    def interrupted() -> None:
-        end()
-        if whole.steps > 4 and not whole.moving:
-            monkeypatch.undo()
-            raise KeyboardInterrupt
+    def interrupted(transaction: Transaction) -> None:
+        commit(transaction)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(whole, "end", interrupted)
+    monkeypatch.setattr(Transaction, "commit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         learner.learn(x, ["new"] * 6)
     twin.learn(x, ["new"] * 6)
@@ -349,7 +348,7 @@ def test_a_step_that_was_taken_has_its_labels_though_an_interrupt_came(
 def test_weights_that_were_left_half_moved_are_not_saved_and_not_learnt_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    learner = learnt("er+ccldc", boundaries="new classes")
+    learner = learnt("er+ccldc")
     learner.save(tmp_path)
     before = everything(learner)
     x = batches(1)[0][0]
@@ -366,6 +365,21 @@ def test_weights_that_were_left_half_moved_are_not_saved_and_not_learnt_on(
         with pytest.raises(UserError, match="broke off while it moved weights"):
             act()
     assert everything(OpenLearner.restore(tmp_path)) == before
+
+
+def test_weights_that_were_left_half_moved_at_the_start_of_a_task_are_put_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learner = learnt("er+ccldc", boundaries="new classes")
+    before, x = everything(learner), batches(1)[0][0]
+
+    def breaks() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learner.learner.peers[1], "step", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(x, ["new"] * 6)
+    assert everything(learner) == before
 
 
 # --- a rule of the method's own

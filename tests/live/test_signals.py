@@ -40,9 +40,9 @@ def plain_disagreement(networks: list[list[float]]) -> float:
 def networks_of(learner: Any) -> list[Tensor]:
     """The logits of every network that learns or follows, each asked by itself."""
     inner = learner.learner
-    said = [inner.answering("peers").logits(X, peer) for peer in range(len(inner.peers))]
-    if "ema" in inner.predictors:
-        shadow = inner.answering("ema").now()
+    said = [inner.snapshot("peers").logits(X, peer) for peer in range(len(inner.peers))]
+    if "ema" in inner.sources:
+        shadow = inner.snapshot("ema")
         said += [shadow.logits(X, number) for number in range(len(shadow.models))]
     return said
 
@@ -85,7 +85,7 @@ def test_who_is_compared(name: str, networks: int) -> None:
 def test_the_source_asked_for_predicts_and_all_networks_are_compared(source: Any) -> None:
     learner = learnt("er+ema-chain")
     found = learner.predict(X, predict_with=source, details=True)
-    logits = learner.learner.answering(source).logits(X)
+    logits = learner.learner.snapshot(source).logits(X)
     torch.testing.assert_close(found.probabilities, logits.softmax(dim=1))
     assert found.labels == learner.predict(X, predict_with=source)
     assert torch.equal(found.probabilities, learner.predict_proba(X, predict_with=source))

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from peerlearn.devices import moved
-from peerlearn.learner.frozen import EVAL_BATCH
 from peerlearn.learner.online import OnlineLearner
+from peerlearn.learner.snapshot import EVAL_BATCH
 from peerlearn.methods.replay import images
 from peerlearn.peer.model import PeerModel
 

@@ -26,7 +26,7 @@ from peerlearn.experiment.progress import Console
 from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.run import make_learner, run
 from peerlearn.experiment.settings import EvaluationSettings as Evaluation
-from peerlearn.learner.frozen import EVAL_BATCH
+from peerlearn.learner.snapshot import EVAL_BATCH
 from peerlearn.runtime import child_environment
 
 TEST_IMAGES = 500
@@ -70,11 +70,11 @@ def prediction(subject: Subject, x: Tensor) -> dict[str, Action]:
                 model.train()
 
     def first_means() -> None:
-        learner.predictor.refresh()  # as after a step
+        learner.refresh()  # as after a step
         learner.predict_ncm(x)
 
     def of_run() -> None:
-        learner.predictor.refresh()
+        learner.refresh()
         Scores(learner, ncm=True).add(learner, [images])
 
     return {

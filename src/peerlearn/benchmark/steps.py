@@ -78,7 +78,7 @@ def side_by_side(
 
 
 def _compared(beside: Subject, in_turn: Subject, threads: int, effort: Effort) -> dict[str, Any]:
-    at_once = beside.learner.lanes.count
+    at_once = beside.learner.pool.count
     share = threads // at_once
     ways = [
         _with_threads(beside, share),

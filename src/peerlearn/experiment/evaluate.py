@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from peerlearn.data.images import ImageSet
-from peerlearn.learner.frozen import Frozen, PeerAnswers
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.learner.predictor import Predictor
+from peerlearn.learner.snapshot import Outputs, Snapshot
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import summarise
 from peerlearn.records.schema import Matrices, as_stored
@@ -23,12 +22,12 @@ class Scores:
     """
 
     def __init__(self, learner: OnlineLearner, ncm: bool) -> None:
-        peers, predictors = len(learner.peers), learner.predictors
+        peers, sources = len(learner.peers), learner.sources
         self.ensemble = AccuracyMatrix()
         self.peers = [AccuracyMatrix() for _ in range(peers)] if peers > 1 else []
         self.ncm = AccuracyMatrix() if ncm else None
         # where the ensemble is one of several choices: of all of them
-        several = predictors if len(predictors) > 1 or predictors.usual == "ncm" else {}
+        several = sources if len(sources) > 1 or learner.predict_with == "ncm" else ()
         self.answers: dict[str, AccuracyMatrix] = {name: AccuracyMatrix() for name in several}
 
     def add(self, learner: OnlineLearner, tests: list[ImageSet]) -> Tensor:
@@ -39,22 +38,22 @@ class Scores:
         x = torch.cat([test.x for test in tests])
         if not len(learner.memory):
             self.ncm = None  # a matrix with a row missing says nothing
-        chosen = torch.empty(0)
-        for name, predictor in learner.predictors.items():
-            is_chosen = name == learner.predictors.networks
+        chosen, usual = torch.empty(0), learner.snapshot().source
+        for source in learner.sources:
+            is_chosen = source == usual
             means = is_chosen and self.ncm is not None
-            frozen, by_peer = _shown(predictor, x, features=means)
-            classes = predictor.classes(frozen, x)
+            snapshot, by_peer = _computed(learner.snapshot(source, memory=means), x, features=means)
+            classes = snapshot.predict(x)
             right = _right(classes, tests)
-            if name in self.answers:
-                self.answers[name].add_row(right)
+            if source in self.answers:
+                self.answers[source].add_row(right)
             if is_chosen:
-                by_means = frozen.nearest_mean(x) if means else classes
+                by_means = snapshot.nearest_mean(x) if means else classes
                 if self.ncm is not None:
                     self.ncm.add_row(_right(by_means, tests))
-                chosen = by_means if learner.predictors.usual == "ncm" else classes
+                chosen = by_means if learner.predict_with == "ncm" else classes
                 self.ensemble.add_row(_right(chosen, tests))
-            if name == "peers":
+            if source == "peers":
                 for matrix, own in zip(self.peers, by_peer, strict=False):
                     matrix.add_row(_right(own.argmax(dim=1), tests))
         return chosen
@@ -87,15 +86,13 @@ class Scores:
         }
 
 
-def _shown(predictor: Predictor, x: Tensor, *, features: bool) -> tuple[Frozen, list[Tensor]]:
-    """Return the networks with their predictions for x at hand, and each one's logits (B, C)."""
-    has_memory = len(predictor.memory) > 0
-    frozen = predictor.now(means=has_memory and (features or predictor.has_own_rule))
-    if predictor.method.gives_logits:
-        answers = frozen.answers(x, features=features)
+def _computed(snapshot: Snapshot, x: Tensor, *, features: bool) -> tuple[Snapshot, list[Tensor]]:
+    """Return the snapshot with its outputs for x at hand, and each network's logits, (B, C)."""
+    if snapshot.method.gives_logits:
+        outputs = snapshot.outputs(x, features=features)
     else:
-        answers = PeerAnswers([], frozen.features(x) if features else None)
-    return frozen.keeping(x, answers), answers.logits
+        outputs = Outputs([], snapshot.features(x) if features else None)
+    return snapshot.with_outputs(x, outputs), outputs.logits
 
 
 def _right(predicted: Tensor, tests: list[ImageSet]) -> list[float]:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from peerlearn.experiment.settings import MachineSettings
 from peerlearn.learner.online import OnlineLearner
+from peerlearn.learner.parallel import PeerPool
 from peerlearn.methods.replay import images
-from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import PeerModel
 from peerlearn.peer.seeding import global_states
 from peerlearn.runtime import available_threads, free_memory, peak_memory, reset_peak_memory
@@ -108,7 +108,7 @@ def choose_threads(
     learner: to be thrown away afterwards; all its peers side by side, if they can. shape: of an
     image, (3, H, W). rows: images of a step.
     """
-    peers = min(learner.lanes.count, len(learner.peers))  # 1 for those that must take turns
+    peers = min(learner.pool.count, len(learner.peers))  # 1 for those that must take turns
     if given := shared_out(asked.threads, asked.peer_threads, peers):
         return Choice(given, "as asked for")
     found = ways(available_threads(), peers)
@@ -142,7 +142,7 @@ def _measured(found: list[Threads], models: list[PeerModel], x: Tensor) -> dict[
 
     The first pass in a way only wakes its threads up. A way that is hopeless is not tried again.
     """
-    lanes = {way: Lanes(way.at_once) for way in found}
+    pools = {way: PeerPool(way.at_once) for way in found}
     times: dict[Threads, list[float]] = {way: [] for way in found}
     least, most = ROUNDS
     begin = time.perf_counter()
@@ -150,7 +150,7 @@ def _measured(found: list[Threads], models: list[PeerModel], x: Tensor) -> dict[
     def seconds(way: Threads) -> float:
         torch.set_num_threads(way.each)
         start = time.perf_counter()
-        lanes[way].map(lambda model: _pass(model, x), models)
+        pools[way].map(lambda model: _pass(model, x), models)
         return time.perf_counter() - start
 
     for number in range(most):

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from peerlearn.experiment.curve import Curve, sample
 from peerlearn.experiment.settings import ProbeSettings
-from peerlearn.learner.frozen import EVAL_BATCH
 from peerlearn.learner.online import OnlineLearner
+from peerlearn.learner.snapshot import EVAL_BATCH
 from peerlearn.peer.seeding import generator
 from peerlearn.records.folder import RunFolder
 from peerlearn.storage import Log
@@ -82,7 +82,7 @@ class Probes:
             found["current_loss"] = mean_cross_entropy(self.learner, images)
         if _due(self.settings.disagreement, batch) and len(self.learner.peers) > 1:
             x = torch.cat(self._sample[: task + 1])
-            said = self.learner.predictors["peers"].answers(x, features=False).logits
+            said = self.learner.snapshot("peers").outputs(x, features=False).logits
             found["disagreement"] = disagreement(said)
         start = sum(map(len, self.stream.tasks[:task]))
         if batch < start + len(self.stream.tasks[task]) and (point := self.curve.inside(task)):

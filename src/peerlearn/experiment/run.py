@@ -233,7 +233,7 @@ class _Run:
         """Train and evaluate from where the run stands to its end."""
         self._hold()
         self._restore()
-        threads = Threads(torch.get_num_threads(), self.learner.lanes.count)
+        threads = Threads(torch.get_num_threads(), self.learner.pool.count)
         device = self.config.settings["machine.device"]
         self.folder.write_environment(environment(threads, device, self.place))
         self._write_results("running")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from peerlearn.learner.collaboration import Edge as Edge
     from peerlearn.learner.collaboration import collaboration_loss as collaboration_loss
     from peerlearn.learner.online import OnlineLearner as OnlineLearner
-    from peerlearn.learner.predictor import Predictor as Predictor
+    from peerlearn.learner.snapshot import Snapshot as Snapshot
     from peerlearn.learner.teacher import Teacher as Teacher
     from peerlearn.learner.teacher import TeacherSettings as TeacherSettings
     from peerlearn.learner.teacher import logits_by_view as logits_by_view
@@ -35,7 +35,7 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
             "Collaboration": "collaboration",
             "Edge": "collaboration",
             "OnlineLearner": "online",
-            "Predictor": "predictor",
+            "Snapshot": "snapshot",
             "Teacher": "teacher",
             "TeacherSettings": "teacher",
             "Wrapper": "wrapper",

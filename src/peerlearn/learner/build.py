@@ -226,7 +226,7 @@ class Parts:
             "memory": memory,
             **{option: options[option] for option in KEPT_OPTIONS if option in options},
             "updates": learner.updates,
-            "predict_with": learner.predictors.usual,
+            "predict_with": learner.predict_with,
         }
         return learner
 

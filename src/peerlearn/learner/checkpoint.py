@@ -22,8 +22,9 @@ from torch import Tensor
 from peerlearn.devices import moved
 from peerlearn.documents import MOST_BYTES, bytes_if_readable, from_json, read_text
 from peerlearn.errors import UserError
-from peerlearn.learner.growth import MOST_CLASSES
-from peerlearn.learner.undo import AllOrNothing
+from peerlearn.learner.inputs import MOST_CLASSES
+from peerlearn.learner.resize import resize
+from peerlearn.learner.transaction import Transaction
 from peerlearn.learner.validation import check_state
 from peerlearn.settings import flatten, settings_of
 from peerlearn.storage import flush_folder, replace_file, write_file
@@ -141,11 +142,11 @@ def load(learner: "OnlineLearner", folder: Path) -> Any:
     whole = {**LATER, **state["state"], **tensors}
     whole.pop("progress.known_before", None)  # some were written with it
     try:
-        with learner.whole.lock, learner.sized(_classes(whole)):  # nobody answers in between
+        with learner.state_lock, Transaction(learner, "images") as transaction:
+            resize(learner, _classes(whole))
             check_state(learner, whole)
-            with AllOrNothing(learner, "all") as guard:
-                learner.load_state_dict(whole)
-                guard.done()
+            learner.load_state_dict(whole)
+            transaction.commit()
     except Exception as error:  # a part of somebody else's may raise anything
         why = error if isinstance(error, UserError) else f"does not fit ({type(error).__name__})"
         raise UserError(

@@ -1,7 +1,7 @@
 """The gradients of a step: all that is computed before anything moves."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from peerlearn.learner.collaboration import (
     CollaborationLoss,
     collaboration_loss,
 )
-from peerlearn.learner.side_by_side import SideBySide
+from peerlearn.learner.parallel import PeerPool
 from peerlearn.learner.teacher import Shown, Teacher, logits_by_view
 from peerlearn.learner.validation import check_declared
 from peerlearn.losses import distill
@@ -23,12 +23,16 @@ from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progres
 from peerlearn.methods.replay import joined_unmasked
 from peerlearn.peer.peer import Peer
 
+R = TypeVar("R")
+
 
 class Gradients:
     """Lets every peer compute what it learns of a batch, from its method and from its teachers.
 
     Args:
-        each_peer: asks the peers, with their method.
+        pool: in which the peers compute.
+        peers: that learn.
+        method: with which they learn.
         collaboration: what they teach each other.
         teachers: by name.
         memory: from which methods draw.
@@ -38,14 +42,16 @@ class Gradients:
 
     def __init__(
         self,
-        each_peer: SideBySide,
+        pool: PeerPool,
+        peers: Sequence[Peer],
+        method: Method[Any],
         collaboration: Collaboration,
         teachers: Mapping[str, Teacher],
         memory: Memory,
         rngs: Mapping[str, torch.Generator],
         device: torch.device,
     ) -> None:
-        self.peers, self.method, self._each_peer = each_peer.peers, each_peer.method, each_peer
+        self._pool, self.peers, self.method = pool, peers, method
         self.collaboration, self.teachers = collaboration, teachers
         self.memory, self.rngs, self.device = memory, rngs, device
 
@@ -118,8 +124,15 @@ class Gradients:
             return outcome._replace(answers=[]), losses  # their graph is spent
 
         # the teacher's statistics go on with each batch that it is shown
-        ask = self._each_peer.in_turn if c.method_batch_edges else self._each_peer.map
-        return moved(ask(learn), self.device)
+        in_turn = bool(c.method_batch_edges)
+        return moved(self._ask(learn, in_turn=in_turn), self.device)
+
+    def _ask(
+        self, action: Callable[[int, Peer, Method[Any]], R], *, in_turn: bool = False
+    ) -> list[R]:
+        if in_turn:
+            return [action(i, peer, self.method) for i, peer in enumerate(self.peers)]
+        return self._pool.map_peers(action, self.peers, self.method)
 
     def _learn_together(self, groups: Sequence[LabelledImages]) -> list[CollaborationLoss]:
         """Every peer's gradient of the collaborative loss; its parts.
@@ -132,7 +145,7 @@ class Gradients:
         def answer(_: int, peer: Peer, __: Method[Any]) -> list[dict[int, Tensor]]:
             return [logits_by_view(peer.model, c.student_views, shown) for shown in views]
 
-        said = list(zip(*self._each_peer.map(answer), strict=True))  # by group, then by peer
+        said = list(zip(*self._ask(answer), strict=True))  # by group, then by peer
         heard = moved(said, self.device)
         taught = [self._taught(Shown(x, list(by))) for x, by in zip(views, heard, strict=True)]
 
@@ -148,7 +161,7 @@ class Gradients:
             peer.backward(loss.weighted(c))
             return CollaborationLoss(*(part.detach() for part in loss))
 
-        return moved(self._each_peer.map(learn), self.device)
+        return moved(self._ask(learn), self.device)
 
     def _taught(self, shown: Shown) -> dict[str, list[dict[int, Tensor]]]:
         """What each teacher says to each peer about a group, by view."""

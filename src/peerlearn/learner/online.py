@@ -2,8 +2,8 @@
 
 import copy
 import operator
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from peerlearn.devices import moved
 from peerlearn.errors import UserError
 from peerlearn.learner import TEACHERS, checkpoint
-from peerlearn.learner.answering import Answering
 from peerlearn.learner.collaboration import (
     DISTANCES,
     PREDICT_WITH,
     Collaboration,
     Distance,
+    Networks,
     PredictWith,
 )
 from peerlearn.learner.gradients import Gradients, mean_over_peers
-from peerlearn.learner.growth import MOST_CLASSES, grown
 from peerlearn.learner.inputs import (
+    MOST_CLASSES,
     Array,
     Devices,
     check_arguments,
@@ -37,24 +37,28 @@ from peerlearn.learner.inputs import (
     network_of,
     usable_devices,
 )
-from peerlearn.learner.predictor import Predictor
-from peerlearn.learner.side_by_side import NotAlone, SideBySide
+from peerlearn.learner.locks import FairLock
+from peerlearn.learner.parallel import PeerPool, SharedStateError, warn_of_shared_state
+from peerlearn.learner.resize import resize
+from peerlearn.learner.snapshot import (
+    Fingerprint,
+    PredictingNetworks,
+    Snapshot,
+    has_own_rule,
+)
 from peerlearn.learner.teacher import Teacher
-from peerlearn.learner.turns import Turns
-from peerlearn.learner.undo import AllOrNothing, Scope
+from peerlearn.learner.transaction import Changing, Transaction, Undo
 from peerlearn.learner.validation import check_networks
-from peerlearn.learner.whole import Moving, Whole
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Progress
 from peerlearn.methods.replay import images
-from peerlearn.peer.lanes import Lanes
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.peer.seeding import generator, private_randomness
 from peerlearn.peer.torch_modes import RestoreTorchModes
-from peerlearn.settings import flatten, nest
+from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest
 from peerlearn.storage import user_path
 
 
@@ -86,6 +90,11 @@ class OnlineLearner:
             with it. Peers in a forked process, and those that share parts of their networks, take
             turns nevertheless; so do peers that are seen to draw from torch's global generator
             (dropout), or whose method assigns to itself, from then on and with a warning.
+
+    Attributes:
+        version: the number of changes so far: steps, skipped batches, ends of tasks, loads.
+        image_shape: (3, H, W) of the images so far, None before the first.
+        changing: the part of its state that it broke off changing, "" if it is whole.
 
     >>> from peerlearn import StreamInfo, small_net
     >>> from peerlearn.methods import ER
@@ -127,7 +136,7 @@ class OnlineLearner:
         self.method = method
         self.recipe: dict[str, Any] | None = None  # what `restore` builds it from again
         self.collaboration = c = collaboration or Collaboration()
-        self._like = partial(  # a learner of other classes, to grow by
+        self._untrained = partial(  # a learner of other classes, to resize by
             OnlineLearner,
             net=net,
             collaboration=c,
@@ -188,73 +197,97 @@ class OnlineLearner:
             return TEACHERS[name](self.peers, lambda: new_peer(next(more), first), **values)
 
         self.teachers = {name: teacher(name) for name in c.teacher_names}
-        self._turns = Turns()  # of those who learn, save or load
-        self.whole = Whole()
-        self._each_peer = SideBySide(self.peers, method, peers_at_once, compiled=compile)
+        self.predict_with: PredictWith = predict_with or c.predict_with
+        self._predicting = PredictingNetworks(self.peers, self.teachers)
+        self._networks: Networks = (
+            c.predict_with if self.predict_with == "ncm" else self.predict_with
+        )
+        self._check_source(self._networks)
+        self._distance: Distance = distance
+        self.image_shape: tuple[int, ...] | None = None
+        self.pool = PeerPool.of_peers(self.peers, peers_at_once, compiled=compile)
+        # as many threads again, so that predictions do not wait for a step
+        self._prediction_pool = PeerPool(self.pool.count, [peer.device for peer in self.peers])
         self._gradients = Gradients(
-            self._each_peer, c, self.teachers, self.memory, self.rngs, self.device
+            self.pool, self.peers, method, c, self.teachers, self.memory, self.rngs, self.device
         )
-        self.predictors = Answering(
-            self.peers,
-            self.teachers,
-            c.predict_with if predict_with is None or predict_with == "ncm" else predict_with,
-            predict_with or c.predict_with,
-            distance=distance,
-            method=method,
-            memory=self.memory,
-            device=self.device,
-            whole=self.whole,
-            lanes=self._each_peer.lanes_for_answers(),
-        )
-
-    @property
-    def moving(self) -> Moving:
-        """What a step moves at this moment, or was moving when it broke off."""
-        return self.whole.moving
-
-    @moving.setter
-    def moving(self, what: Moving) -> None:
-        self.whole.moving = what
-
-    @property
-    def predictor(self) -> Predictor:
-        """The predictor that is used unless another is asked for."""
-        return self.predictors.by(None)
-
-    @property
-    def lanes(self) -> Lanes:
-        """In which the peers compute; one of them if they take turns."""
-        return self._each_peer.lanes
+        self.version = 0
+        self.changing: Changing = ""
+        self.transaction: Transaction | None = None  # that is under way, or was interrupted
+        self._turns = FairLock()  # of threads that learn, save or load
+        self.state_lock = threading.RLock()  # while images in memory change or are copied
+        self._snapshot: Snapshot | None = None
+        self._views: dict[PredictWith, Snapshot] = {}  # of it, by what predicts
+        self._steps_by_hand = _Counter()
+        for peer in self.peers:  # torch does not count what fused optimizers write
+            peer.optimizer.register_step_post_hook(self._steps_by_hand.add)
 
     # --- learning
 
-    def learn(self, x: Array, y: Array, *, remember: bool = True) -> dict[str, float]:
+    def learn(
+        self, x: Array, y: Array, *, remember: bool = True, new_task: bool = False
+    ) -> dict[str, float]:
         """Take a step per peer on a batch of the stream, then offer the batch to the memory.
 
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
         classes; where that is not announced, the learner grows to hold the largest. remember:
         whether the batch is offered to the memory and its images counted; not for those that pass
-        again. Returns the losses by name, mean over the peers;
-        empty if the method took no step. If it raises, all is as before and the same call would do
-        the same again; should it break off in the moment in which weights or images move, the
-        learner says so until a checkpoint is loaded.
+        again. new_task: whether a task ends before this batch, as by `end_task()`. Returns the
+        losses by name, mean over the peers; empty if the method took no step. If it raises, all is
+        as before and the same call would do the same again; should it break off in the moment in
+        which weights or images move, the learner says so until a checkpoint is loaded.
         """
         if torch.is_inference_mode_enabled():
             raise UserError("learn: torch.inference_mode() is on; learn outside of it")
         with self._turns, RestoreTorchModes(*self.devices):
             raw, labels = self._checked(x, y)
-            with self.sized(self._classes_with(labels)):
-                batch = self._batch(raw, labels)
-                if self.image_shape is None:
-                    if not remember:
-                        raise UserError(
-                            "learn: remember=False is for what passes again; nothing has"
-                        )
-                    self.memory.check_room(raw)
-                    check_networks(self, raw[:1])
-                return self._side_by_side_or_in_turn(
-                    lambda: self._learn_all_or_nothing(raw, batch, remember)
-                )
+            if self.image_shape is None:
+                if not remember:
+                    raise UserError("learn: remember=False is for what passes again; nothing has")
+                self.memory.check_room(raw)
+            # of several steps a later one may fail, when weights have moved
+            undo: Undo = "weights" if self.updates > 1 or new_task else "statistics"
+            return self._in_parallel(
+                lambda: self._learn(raw, labels, undo, remember=remember, new_task=new_task)
+            )
+
+    def _learn(
+        self, raw: Tensor, labels: Tensor, undo: Undo, *, remember: bool, new_task: bool
+    ) -> dict[str, float]:
+        """Learn a batch. raw: (B, 3, H, W) uint8; labels, (B,), are on the CPU.
+
+        The last weights and the images move together, so that no prediction comes from new weights
+        and old class means.
+        """
+        with Transaction(self, undo) as transaction, torch.enable_grad():
+            if new_task:
+                self._check_end_of_task()
+                self._end_task()
+            resize(self, self._classes_with(labels))
+            batch = self._batch(raw, labels)
+            if self.image_shape is None:
+                check_networks(self, raw[:1])
+            rows = {"x": raw, "y": labels}
+            progress = self.progress.meeting(labels)
+            batch = moved(batch, self.device)
+            with private_randomness(self.rngs["layers"], *self.devices):
+                for _ in range(self.updates - 1):
+                    if self._gradients.compute(batch, progress)[1]:
+                        self._move_weights()
+                losses, outcomes = self._gradients.compute(batch, progress)
+                rows |= mean_over_peers([outcome.store for outcome in outcomes])
+                carry = mean_over_peers([outcome.carry for outcome in outcomes])
+                slots = self.memory.choose(rows, self.rngs["memory"]) if remember else []
+                if outcomes:
+                    self._move_weights()
+                with self.state_lock:
+                    if remember:
+                        self._keep(rows, slots)
+                    met = progress if outcomes else self.progress  # one that was skipped is not met
+                    self.progress = met.after_batch(carry)
+                    self.image_shape = tuple(raw.shape[1:])
+                    transaction.commit()
+        return losses
 
     def rehearse(self, steps: int = 1) -> dict[str, float]:
         """Take steps on the memory alone, without a batch of the stream.
@@ -268,33 +301,32 @@ class OnlineLearner:
         losses: dict[str, float] = {}
         for _ in range(steps):
             with self._turns, RestoreTorchModes(*self.devices):
-                self.whole.refuse_torn()
+                self.raise_if_broken()
                 if not len(self.memory):
                     raise UserError(
                         "rehearse: the memory holds no image; learn() a batch first, with a "
                         "memory above 0"
                     )
-                losses = self._side_by_side_or_in_turn(self._rehearse)
+                losses = self._in_parallel(self._rehearse)
         return losses
 
     def _rehearse(self) -> dict[str, float]:
-        with AllOrNothing(self, "before weights") as guard, torch.enable_grad():
+        with Transaction(self, "statistics") as transaction, torch.enable_grad():
             with private_randomness(self.rngs["layers"], *self.devices):
                 losses, _ = self._gradients.compute(None, self.progress)
-            with self.whole.lock:
-                self._move_weights()
-                self.progress = self.progress.after_rehearsal()
-                guard.done()
-                self.moving = ""
+            self._move_weights()
+            self.progress = self.progress.after_rehearsal()
+            transaction.commit()
         return losses
 
-    def _side_by_side_or_in_turn(self, step: Callable[[], dict[str, float]]) -> dict[str, float]:
+    def _in_parallel(self, step: Callable[[], dict[str, float]]) -> dict[str, float]:
         """Take a step; once more with the peers in turn if they turn out to share something."""
         try:
             return step()
-        except NotAlone:
-            self._each_peer.give_up()
-            self.predictors.use(self._each_peer.lanes_for_answers())
+        except SharedStateError:
+            warn_of_shared_state()
+            self.pool.fall_back_to_sequential()
+            self._prediction_pool.fall_back_to_sequential()
             return step()
 
     def skip(self, x: Array, y: Array, *, remember: bool = False) -> None:
@@ -318,25 +350,24 @@ class OnlineLearner:
                     "only a step finds out; take remember=False"
                 )
             rows = {"x": raw, "y": labels}
-            with self.sized(self._classes_with(labels)):
+            with Transaction(self, "statistics") as transaction:
+                resize(self, self._classes_with(labels))
                 self._batch(raw, labels)
-                with AllOrNothing(self, "before weights") as guard:
-                    slots = self.memory.choose(rows, self.rngs["memory"])
-                    with self.whole.lock:
-                        self._keep(rows, slots)
-                        self.progress = self.progress.meeting(labels).after_skip()
-                        guard.done()
-                        self.moving = ""
+                slots = self.memory.choose(rows, self.rngs["memory"])
+                with self.state_lock:
+                    self._keep(rows, slots)
+                    self.progress = self.progress.meeting(labels).after_skip()
+                    transaction.commit()
 
     def _checked(self, x: Array, y: Array) -> tuple[Tensor, Tensor]:
-        """A batch of the stream as the memory keeps it; labels on the CPU."""
-        self.whole.refuse_torn()
+        """Return a batch of the stream as the memory keeps it; labels on the CPU."""
+        self.raise_if_broken()
         raw = moved(checked_images(x, self.image_shape), self.device)
         known = MOST_CLASSES if self.method.stream.grows else self.num_classes
         return raw, checked_labels(y, len(raw), known)
 
     def _batch(self, raw: Tensor, labels: Tensor) -> LabelledImages:
-        """The same as methods see it, refused if this one cannot take it."""
+        """Return the same as methods see it, refused if this one cannot take it."""
         batch = LabelledImages(images(raw), labels)
         self.method.check(batch, self.progress)
         return batch
@@ -345,72 +376,27 @@ class OnlineLearner:
 
     @property
     def num_classes(self) -> int:
-        """Classes that it knows so far, and that its networks answer with."""
+        """Classes that it knows so far, and that its networks predict."""
         return self.method.stream.num_classes
 
     def _classes_with(self, labels: Tensor) -> int:
         """How many there are once these labels, (B,), are among them."""
         return max(self.num_classes, int(labels.max()) + 1)
 
-    def like(self, num_classes: int) -> "OnlineLearner":
-        """A learner as this one was when it was built, but of so many classes."""
+    def untrained(self, num_classes: int) -> "OnlineLearner":
+        """Return a learner as this one was when it was built, but of so many classes."""
         method = copy.copy(self.method)
         method.stream = replace(method.stream, num_classes=num_classes)
-        return self._like(method)
-
-    def sized(self, num_classes: int) -> AbstractContextManager[None]:
-        """Know so many classes within, and afterwards if all goes well."""
-        if num_classes == self.num_classes or not self.method.stream.grows:
-            return nullcontext()
-        return grown(self, num_classes)
-
-    def _learn_all_or_nothing(
-        self, raw: Tensor, batch: LabelledImages, remember: bool
-    ) -> dict[str, float]:
-        # of several steps a later one may fail, when weights have moved
-        scope: Scope = "before weights" if self.updates == 1 else "all but images"
-        with AllOrNothing(self, scope) as guard, torch.enable_grad():
-            return self._learn(raw, batch, remember, guard)
-
-    def _learn(
-        self, raw: Tensor, batch: LabelledImages, remember: bool, guard: AllOrNothing
-    ) -> dict[str, float]:
-        """Learn a batch that has been checked. raw: (B, 3, H, W) uint8; labels are on the CPU.
-
-        The last weights and the images move together: nobody is to answer from new weights and
-        old class means.
-        """
-        rows = {"x": raw, "y": batch.y}
-        progress = self.progress.meeting(batch.y)
-        batch = moved(batch, self.device)
-        with private_randomness(self.rngs["layers"], *self.devices):
-            for _ in range(self.updates - 1):
-                if self._gradients.compute(batch, progress)[1]:
-                    self._move_weights()
-            losses, outcomes = self._gradients.compute(batch, progress)
-            rows |= mean_over_peers([outcome.store for outcome in outcomes])
-            carry = mean_over_peers([outcome.carry for outcome in outcomes])
-            slots = self.memory.choose(rows, self.rngs["memory"]) if remember else []
-            with self.whole.lock:
-                if outcomes:
-                    self._move_weights()
-                if remember:
-                    self._keep(rows, slots)
-                met = progress if outcomes else self.progress  # one that was skipped is not met
-                self.progress = met.after_batch(carry)
-                self.predictors.image_shape = raw.shape[1:]
-                guard.done()
-                self.moving = ""
-        return losses
+        return self._untrained(method)
 
     def _keep(self, rows: Mapping[str, Tensor], slots: Sequence[int]) -> None:
         """Write rows to the slots of the memory that were chosen for them."""
-        self.moving = "images"
+        self.changing = "images"
         self.memory.keep(rows, slots)
 
     def _move_weights(self) -> None:
         """Let every peer follow its gradients, and the teachers the peers."""
-        self.moving = "weights"
+        self.changing = "weights"
         for peer in self.peers:
             peer.step()
         for teacher in self.teachers.values():
@@ -418,33 +404,128 @@ class OnlineLearner:
 
     def end_task(self) -> None:
         """Say that a task has ended, if the stream has such boundaries."""
+        with self._turns:
+            self._check_end_of_task()
+            self.raise_if_broken()
+            with Transaction(self, "weights") as transaction:
+                self._end_task()
+                transaction.commit()
+
+    def _check_end_of_task(self) -> None:
         if not self.method.stream.boundaries:
             raise UserError(
                 "end_task(): this learner was told that its stream has no task boundaries; "
                 "build it with StreamInfo(boundaries=True)"
             )
-        with self._turns:
-            if self.progress.step + self.progress.skipped == 0:
-                raise UserError(
-                    f"end_task(): task {self.progress.task} has had no batch yet; "
-                    "call it once, after the last batch of a task"
-                )
-            self.whole.refuse_torn()
-            with AllOrNothing(self, "all but images"):
-                for peer in self.peers:
-                    self.method.end_task(peer)
-                self.progress = self.progress.after_task()
+        if self.progress.step + self.progress.skipped == 0:
+            raise UserError(
+                f"end_task(): task {self.progress.task} has had no batch yet; "
+                "call it once, after the last batch of a task"
+            )
 
-    # --- answering
+    def _end_task(self) -> None:
+        for peer in self.peers:
+            self.method.end_task(peer)
+        self.progress = self.progress.after_task()
+
+    def check_images(self, x: Array) -> None:
+        """Refuse images of a size that the networks do not take; for before the first batch."""
+        with self._turns:
+            check_networks(self, checked_images(x, self.image_shape)[:1])
+
+    def raise_if_broken(self) -> None:
+        """Raise if a step broke off in a moment in which it could not be undone."""
+        if self.changing:
+            raise UserError(
+                f"the last step broke off while it moved {self.changing}, some have and some have "
+                "not: load() the last checkpoint, or build the learner anew"
+            )
+
+    # --- predicting
 
     @property
-    def image_shape(self) -> tuple[int, ...] | None:
-        """(3, H, W) of the images so far, None before the first."""
-        return self.predictors.image_shape
+    def sources(self) -> tuple[Networks, ...]:
+        """The networks that can predict: "peers", and "ema" and "average" with an EMA teacher."""
+        return ("peers", "ema", "average") if self._predicting.pairs else ("peers",)
 
-    def answering(self, predict_with: PredictWith | None = None) -> Predictor:
-        """Return the predictor of "peers", "ema", "average" or "ncm"; None: the learner's own."""
-        return self.predictors.by(predict_with)
+    def snapshot(
+        self, predict_with: PredictWith | None = None, *, memory: bool = False
+    ) -> Snapshot:
+        """Return the state to predict with at this moment; learning does not change it.
+
+        During a step it is the state before the step, and nothing waits for the step. A change by
+        hand is seen if torch counts it, see `Fingerprint`; call `refresh()` after others.
+
+        predict_with: "peers", "ema", "average" or "ncm"; the learner's own by default. memory:
+        whether class means will be asked for, which takes a copy of the images in memory.
+        """
+        source: Any = self.predict_with if predict_with is None else predict_with
+        source = OLD_PREDICT_WITH.get(source, source) if isinstance(source, str) else source
+        networks: Networks = self._networks if source == "ncm" else source
+        self._check_source(networks)
+        if memory and not len(self.memory):
+            raise UserError("nearest class means: the memory holds no image; keep some first")
+        with self.state_lock:
+            state = self.publish()
+            wanted = memory or source == "ncm" or has_own_rule(self.method)
+            whole = state.version == self.version and self.changing != "images"
+            if wanted and not state.has_memory and len(self.memory) and whole:
+                state.keep_memory(self.memory)
+                self._views = {}
+            if source not in self._views:
+                self._views[source] = state.using(networks, means=source == "ncm")
+            return self._views[source]
+
+    def publish(self) -> Snapshot:
+        """Take a snapshot if the last one is not of the present state; return the last one.
+
+        None is taken while the state changes.
+        """
+        with self.state_lock:
+            under_way = self.transaction is not None and self._turns.is_held
+            if not (under_way or self.changing or self._is_published()):
+                steps, snapshot = self._steps_by_hand.value, self.take_snapshot()
+                self._fingerprint = Fingerprint(self._predicting.all, self.memory)
+                self._steps_seen, self._views, self._snapshot = steps, {}, snapshot
+            if self._snapshot is None:
+                self.raise_if_broken()
+            assert self._snapshot is not None
+            return self._snapshot
+
+    def _is_published(self) -> bool:
+        return (
+            self._snapshot is not None
+            and self._snapshot.version == self.version
+            and self._steps_seen == self._steps_by_hand.value
+            and self._fingerprint.is_current()
+        )
+
+    def take_snapshot(self) -> Snapshot:
+        """Return a snapshot of the very present, in the midst of a step if one is under way."""
+        return Snapshot(
+            self._predicting.copy(),
+            self._predicting.pairs,
+            self.method,
+            device=self.device,
+            num_classes=self.num_classes,
+            image_shape=self.image_shape,
+            pool=self._prediction_pool,
+            distance=self._distance,
+            version=self.version,
+        )
+
+    def refresh(self) -> None:
+        """Predict with the present networks: they were changed by hand as torch does not count."""
+        self._steps_by_hand.add()
+
+    def _check_source(self, source: Any) -> None:
+        if not isinstance(source, str) or source not in self.sources:
+            known = [*self.sources, "ncm"]
+            why = "this learner has no EMA copies; " if source in PREDICT_WITH else ""
+            raise UserError(
+                f"predict_with: unknown source {source!r:.40}; {why}choose "
+                f"{', '.join(known[:-1])} or {known[-1]}"
+            )
 
     def predict(
         self,
@@ -458,7 +539,7 @@ class OnlineLearner:
         predict_with: "peers", "ema", "average" or "ncm"; the learner's own by default. answer: the
         old name of `predict_with`.
         """
-        return self.answering(answer if predict_with is None else predict_with).predict(x)
+        return self.snapshot(answer if predict_with is None else predict_with).predict(x)
 
     def predict_proba(
         self,
@@ -470,21 +551,20 @@ class OnlineLearner:
         """Return the probability of each class, (B, C); of "ncm" a softmax of squared distances."""
         if not self.method.gives_logits:
             raise UserError(f"predict_proba: {self.method.name} has no probabilities; take predict")
-        predictor = self.answering(answer if predict_with is None else predict_with)
-        return predictor.logits(x).softmax(dim=1)
+        source = answer if predict_with is None else predict_with
+        return self.snapshot(source).logits(x).softmax(dim=1)
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """Return the mean of the logits of the networks that predict, (B, C), or one peer's."""
-        who = self.predictor if peer is None else self.predictors["peers"]
-        return who.logits(x, peer)
+        return self.snapshot(None if peer is None else "peers").logits(x, peer)
 
     def features(self, x: Array) -> Tensor:
         """Return the mean of the features of the networks that predict, (B, D)."""
-        return self.predictor.features(x)
+        return self.snapshot().features(x)
 
     def predict_ncm(self, x: Array) -> Tensor:
         """Return the class of the nearest class mean of the images in memory, (B,)."""
-        return self.predictor.nearest_mean(x)
+        return self.snapshot("ncm", memory=True).nearest_mean(x)
 
     # --- keeping
 
@@ -527,8 +607,9 @@ class OnlineLearner:
 
     def load_state_dict(self, state: State) -> None:
         """Become the learner whose `state_dict()` this was."""
-        with self._turns, self.whole.lock:
-            self.predictors.image_shape = state["image_shape"]
+        with self._turns, self.state_lock:
+            shape = state["image_shape"]
+            self.image_shape = None if shape is None else tuple(shape)
             self.progress = Progress.from_state(part("progress", state), self.device)
             self.memory.load_state_dict(nest(part("memory", state)), self.device)
             for name, rng in self.rngs.items():
@@ -537,8 +618,7 @@ class OnlineLearner:
                 peer.load_state_dict(part(f"peer{i}", state))
             for name, teacher in self.teachers.items():
                 teacher.load_state_dict(part(f"teacher.{name}", state))
-            self.moving = ""
-            self.predictors.refresh()
+            self.changing = ""
 
     def save(self, path: str | Path, extra: Any = None) -> None:
         """Write a checkpoint folder; a crash while writing leaves the one before it whole.
@@ -546,7 +626,7 @@ class OnlineLearner:
         extra: anything JSON can hold; `load` returns it.
         """
         with self._turns:
-            self.whole.refuse_torn()
+            self.raise_if_broken()
             checkpoint.save(self, user_path(path), extra)
 
     def load(self, path: str | Path) -> Any:
@@ -585,3 +665,13 @@ class OnlineLearner:
         learner = rebuilt(checkpoint.recipe(user_path(path)), net, **options)
         learner.load(path)
         return learner
+
+
+class _Counter:
+    """A number that counts calls."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, *_: object) -> None:
+        self.value += 1

@@ -217,9 +217,10 @@ def check_declared(outcome: Outcome, method: Method[Any], model: PeerModel, rows
 
 def check_networks(learner: "OnlineLearner", x: Tensor) -> None:
     """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
+    now = learner.take_snapshot()
     for i in range(len(learner.peers)):
         try:
-            answered = tuple(learner.predictors["peers"].now().all_logits(x, peer=i).shape)
+            answered = tuple(now.all_logits(x, peer=i).shape)
         except RuntimeError as error:
             raise UserError(
                 f"network: does not take images of {tuple(x.shape[1:])} ({error}); see to its "
@@ -244,15 +245,16 @@ def check_rows(answered: tuple[int, ...], stream: StreamInfo) -> None:
 
 def _check_classifiers(learner: "OnlineLearner", x: Tensor) -> None:
     """A network's `classify` is what it answers with. x: (1, 3, H, W)."""
+    now = learner.take_snapshot()
     problem = UserError(
         "network: forward(x) must be classify(features(x)); if classify means something else, "
         "give it another name"
     )
     try:
-        said = torch.stack(learner.predictors["peers"].answers(x).logits).mean(dim=0)
+        said = torch.stack(now.outputs(x).logits).mean(dim=0)
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         raise problem from error
-    says = learner.predictors["peers"].logits(x)
+    says = now.logits(x)
     if said.shape != says.shape or not said.allclose(says, equal_nan=True):
         raise problem
 

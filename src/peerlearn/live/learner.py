@@ -16,11 +16,8 @@ from peerlearn.errors import UserError
 from peerlearn.learner import checkpoint
 from peerlearn.learner.build import NET, build_learner, rebuilt, split_name
 from peerlearn.learner.collaboration import PredictWith
-from peerlearn.learner.frozen import Frozen
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.learner.predictor import Predictor
-from peerlearn.learner.undo import AllOrNothing
-from peerlearn.learner.validation import check_networks
+from peerlearn.learner.snapshot import Snapshot
 from peerlearn.live.labels import Label, LabelMap
 from peerlearn.live.record import MOST_WINDOW, Boundaries, DriftRecord, OpenRecord
 from peerlearn.live.shipping import What, ship
@@ -134,13 +131,13 @@ class OpenLearner:
             if len(y) != len(x):
                 raise UserError(f"labels: {len(y)} for {len(x)} images; give one for each")
             counted = self._judged(x, y) if self._window else self._counted
-            before, taken = (self.labels, self.size), self.learner.whole.steps
-            learn = self._learn_new_task if self._begins_task(known) else self.learner.learn
+            before, version = (self.labels, self.size), self.learner.version
+            new_task = self._begins_task(known)
             try:
                 self.labels, self.size = known, (x.shape[2], x.shape[3])  # before networks know
-                return learn(x, y)
+                return self.learner.learn(x, y, new_task=new_task)
             finally:
-                if self.learner.whole.steps > taken:  # an interrupt may have come after that
+                if self.learner.version > version:  # an interrupt may have come after that
                     self._counted = counted
                 else:
                     self.labels, self.size = before
@@ -161,18 +158,6 @@ class OpenLearner:
             )
         self.learner.end_task()
 
-    def _learn_new_task(self, x: Tensor, y: Tensor) -> dict[str, float]:
-        """Learn the first batch of a task; if that fails, the one before it has not ended."""
-        learner, taken = self.learner, self.learner.whole.steps
-        with AllOrNothing(learner, "all but images") as task:
-            try:
-                learner.end_task()
-                return learner.learn(x, y)
-            finally:
-                task.is_done = learner.whole.steps > taken or bool(learner.moving)
-                if not task.is_done:  # answers come from the copy until all is taken back
-                    learner.whole.begin(task.before, ["images"])
-
     def _begins_task(self, known: LabelMap) -> bool:
         progress = self.learner.progress
         had_some = progress.step + progress.skipped > 0
@@ -184,16 +169,15 @@ class OpenLearner:
         right = [False] * len(y)
         if self.labels:
             if self.learner.image_shape is None:
-                check_networks(self.learner, x[:1])
-            predictor, method = self.learner.predictor, self.learner.method
-            frozen = predictor.for_the_rule()
-            logits = frozen.logits(x).cpu() if method.gives_logits else None
-            if logits is None or predictor.has_own_rule:
-                right = (predictor.classes(frozen, x).cpu() == y).tolist()
+                self.learner.check_images(x[:1])
+            snapshot, method = self.learner.snapshot(), self.learner.method
+            logits = snapshot.logits(x).cpu() if method.gives_logits else None
+            if logits is None or snapshot.by_means or snapshot.has_own_rule:
+                right = (snapshot.predict(x).cpu() == y).tolist()
             else:
                 right = (logits.argmax(dim=1) == y).tolist()
             if logits is not None:
-                known = (y < frozen.num_classes) & ~logits.isnan().any(dim=1)
+                known = (y < snapshot.num_classes) & ~logits.isnan().any(dim=1)
                 known &= logits.gather(1, (y * known)[:, None]).isfinite()[:, 0]
                 sureness.add(logits[known], y[known])
         prequential.add(right)
@@ -215,9 +199,7 @@ class OpenLearner:
     @property
     def classes(self) -> list[Label]:
         """The labels so far, in order of arrival."""
-        with self.learner.whole.lock:
-            known = self.learner.whole.classes or self.learner.num_classes
-            return list(self.labels[: known if self.learner.image_shape else self._announced])
+        return list(self._known(self.learner.snapshot()))
 
     @property
     def prequential(self) -> float:
@@ -269,23 +251,22 @@ class OpenLearner:
         predict_with: "peers", "ema", "average" or "ncm", as for `OnlineLearner.predict`. answer:
         its old name.
         """
-        predictor = self.learner.answering(answer if predict_with is None else predict_with)
+        source = answer if predict_with is None else predict_with
+        snapshot = self.learner.snapshot(source)
+        labels = self._predictable(snapshot)
+        x = self._read(images, snapshot)
         if not details:
-            frozen = predictor.for_the_rule()
-            labels = self._known(frozen)
-            numbers = predictor.classes(frozen, self._read(images, frozen))
-            return [labels[number] for number in numbers.tolist()]
-        answering, all_of_them = self._at_one_time(predictor)
-        labels = self._known(answering)
-        x = self._read(images, answering)
-        probabilities = self._probabilities(answering.logits(x))
+            return [labels[number] for number in snapshot.predict(x).tolist()]
+        self._need_logits("details")
+        probabilities = self._probabilities(snapshot.logits(x))
         probability, best = probabilities.max(dim=1)
-        said = [one for who in all_of_them for one in who.answers(x, features=False).logits]
+        sources = [source for source in self.learner.sources if source != "average"]
+        every = [snapshot.using(source).outputs(x, features=False) for source in sources]
         return Details(
             [labels[number] for number in best.tolist()],
             probability,
             entropy(probabilities),
-            disagreement([one / self.temperature for one in said]),
+            disagreement([one / self.temperature for found in every for one in found.logits]),
             probabilities,
             list(labels),
         )
@@ -299,9 +280,9 @@ class OpenLearner:
     ) -> Tensor:
         """Return the probability of each class, (B, C), in the order of `classes`."""
         self._need_logits("predict_proba")
-        frozen = self.learner.answering(answer if predict_with is None else predict_with).now()
-        self._known(frozen)
-        return self._probabilities(frozen.logits(self._read(images, frozen)))
+        snapshot = self.learner.snapshot(answer if predict_with is None else predict_with)
+        self._predictable(snapshot)
+        return self._probabilities(snapshot.logits(self._read(images, snapshot)))
 
     def calibrate(self) -> Fit:
         """Divide logits from now on by the temperature that suits the last answers.
@@ -312,7 +293,7 @@ class OpenLearner:
         """
         with self._turn:
             self._need_logits("calibrate")
-            self._known(self.learner.predictor.now())
+            self._predictable(self.learner.snapshot())
             if not self._window:
                 raise UserError(
                     "calibrate: with window=0 no image is predicted before it is learnt, and those "
@@ -327,11 +308,14 @@ class OpenLearner:
             self.temperature = found.temperature
             return found
 
-    def _known(self, frozen: Frozen) -> tuple[Label, ...]:
-        """The labels that these networks answer with."""
-        count = self._announced if frozen.image_shape is None else frozen.num_classes
-        labels: tuple[Label, ...] = self.labels[:count]
-        if not labels:
+    def _known(self, snapshot: Snapshot) -> tuple[Label, ...]:
+        """Return the labels that these networks know."""
+        count = self._announced if snapshot.image_shape is None else snapshot.num_classes
+        return tuple(self.labels[:count])
+
+    def _predictable(self, snapshot: Snapshot) -> tuple[Label, ...]:
+        """Return the labels that these networks can predict, at least one."""
+        if not (labels := self._known(snapshot)):
             raise UserError("predict: nothing has been learnt yet; learn() a batch first")
         return labels
 
@@ -340,21 +324,13 @@ class OpenLearner:
         if not method.gives_logits:
             raise UserError(f"{what}: {method.name} has no probabilities; take predict")
 
-    def _read(self, images: Pictures, frozen: Frozen) -> Tensor:
-        """Images of the size that these networks have learnt: a first batch may be under way."""
-        shape = frozen.image_shape
+    def _read(self, images: Pictures, snapshot: Snapshot) -> Tensor:
+        """Return images of the size that these networks know: a first batch may be under way."""
+        shape = snapshot.image_shape
         return pictures(images, self.size if shape is None else (shape[1], shape[2]))
 
     def _probabilities(self, logits: Tensor) -> Tensor:
         return (logits / self.temperature).softmax(dim=1)
-
-    def _at_one_time(self, predictor: Predictor) -> tuple[Frozen, list[Frozen]]:
-        """Return what predicts, and all networks that learn or follow, in the same state."""
-        self._need_logits("details")
-        predictors = self.learner.predictors
-        with self.learner.whole.lock:
-            everyone = [predictors[who].now() for who in predictors if who != "average"]
-            return predictor.now(), everyone
 
     # --- keeping
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from peerlearn.data.pictures import Pictures, pictures
 from peerlearn.errors import UserError
 from peerlearn.export import write_export
-from peerlearn.learner.frozen import Frozen
+from peerlearn.learner.snapshot import Snapshot
 from peerlearn.live.labels import LabelMap
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def ship(
     """Write an export of a learner; returns what it says of itself. See `OpenLearner.export`."""
     inner = learner.learner
     what = "ema" if what == "shadow" else what  # type: ignore[comparison-overlap]
-    slow = [who for who in inner.predictors if who != "peers"]
-    if what not in (there := ["ensemble", "peer", *slow]):
+    ema = [source for source in inner.sources if source != "peers"]
+    if what not in (there := ["ensemble", "peer", *ema]):
         why = "; this learner has no EMA copies" if what in get_args(What) else ""
         raise UserError(f"what: there is no {what!r:.40}{why}; take {' or '.join(there)}")
     if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
@@ -34,14 +34,14 @@ def ship(
         raise UserError("export: nothing has been learnt yet; learn() a batch first")
     if not inner.method.gives_logits:
         raise UserError(f"export: {inner.method.name} has no classifier that could be exported")
-    if what == "ensemble" and inner.predictors.usual == "ncm":
+    if what == "ensemble" and inner.predict_with == "ncm":
         raise UserError(
             'export: nearest class means (predict_with="ncm") cannot be exported yet; take '
             'what="peer", which exports a classifier'
         )
-    who: Any = {"ensemble": None, "peer": "peers"}.get(what, what)
-    frozen = inner.predictors.by(who).now()
-    labels = LabelMap(learner.labels[: frozen.num_classes])
+    source: Any = {"ensemble": None, "peer": "peers"}.get(what, what)
+    snapshot = inner.snapshot(source)
+    labels = LabelMap(learner.labels[: snapshot.num_classes])
     shown = [str(label) if isinstance(label, tuple) else label for label in labels]
     if len({*shown}) < len(shown):
         raise UserError("export: a tuple reads as another label does; give labels that differ")
@@ -55,11 +55,11 @@ def ship(
         "prequential": learner.prequential if learner.prequential >= 0 else None,  # NaN: not asked
     }
     if test is not None:
-        about |= _measured(frozen, peer, labels, *test)
+        about |= _measured(snapshot, peer, labels, *test)
     write_export(
-        frozen.models if peer is None else [frozen.models[peer]],
+        snapshot.models if peer is None else [snapshot.models[peer]],
         folder,
-        image_shape=(3, *frozen_size(frozen)),
+        image_shape=(3, *size_of(snapshot)),
         labels=shown,
         temperature=learner.temperature,
         about=about,
@@ -67,20 +67,20 @@ def ship(
     return about
 
 
-def frozen_size(frozen: Frozen) -> tuple[int, int]:
-    """Height and width of the images that networks have learnt."""
-    assert frozen.image_shape is not None, "a learner that has learnt has seen images"
-    _, height, width = frozen.image_shape
+def size_of(snapshot: Snapshot) -> tuple[int, int]:
+    """Return height and width of the images that networks have learnt."""
+    assert snapshot.image_shape is not None, "a learner that has learnt has seen images"
+    _, height, width = snapshot.image_shape
     return height, width
 
 
 def _measured(
-    frozen: Frozen, peer: int | None, known: LabelMap, images: Pictures, labels: Any
+    snapshot: Snapshot, peer: int | None, known: LabelMap, images: Pictures, labels: Any
 ) -> dict[str, Any]:
     """The accuracy on test images; those of unknown classes are wrong."""
-    x = pictures(images, frozen_size(frozen))
+    x = pictures(images, size_of(snapshot))
     _, y = known.numbered(labels)
     if len(y) != len(x):
         raise UserError(f"test: {len(y)} labels for {len(x)} images; give one for each")
-    right = frozen.logits(x, peer).argmax(dim=1).cpu() == y
+    right = snapshot.logits(x, peer).argmax(dim=1).cpu() == y
     return {"accuracy": float(right.double().mean()), "tested_images": len(y)}

@@ -1,5 +1,6 @@
-"""Answers, while the learner learns."""
+"""Snapshots: predictions, while the learner learns."""
 
+import copy
 import threading
 import time
 from collections.abc import Callable
@@ -22,11 +23,10 @@ from peerlearn import (
     small_net,
 )
 from peerlearn.experiment.evaluate import Scores
-from peerlearn.learner import Predictor, frozen
-from peerlearn.learner.frozen import SharedLanes
+from peerlearn.learner import snapshot
+from peerlearn.learner.parallel import PeerPool
 from peerlearn.losses import class_means
 from peerlearn.methods import ER
-from peerlearn.peer.lanes import Lanes
 
 
 @pytest.mark.parametrize("name", ["er+ccldc", "onpro", "er+untrained"])
@@ -167,29 +167,28 @@ def test_tensors_that_were_replaced_by_hand_are_seen(build: Build, stream: Class
 def test_one_pass_gives_what_each_question_gives(
     name: str, net: str | None, build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frozen, "EVAL_BATCH", 7)  # the last part is a small one
+    monkeypatch.setattr(snapshot, "EVAL_BATCH", 7)  # the last part is a small one
     learner = build(name, **({"net": Moody} if net else {}))
     for batch in list(stream.tasks[0])[:3]:
         learner.learn(*batch)
     x = stream.test_sets[0].x[:17]
-    logits, features = learner.predictor.answers(x)
+    logits, features = learner.snapshot().outputs(x)
     assert features is not None
     assert torch.equal(features, learner.features(x))
     for peer, own in enumerate(logits):
         assert torch.equal(own, learner.logits(x, peer=peer))
     assert len(logits) == len(learner.peers)
-    assert learner.predictor.answers(x, features=False).features is None
+    assert learner.snapshot().outputs(x, features=False).features is None
 
 
-def test_lanes_change_no_answer(build: Build, stream: ClassStream) -> None:
+def test_a_pool_changes_no_output(build: Build, stream: ClassStream) -> None:
     learner = build("er+ccldc", peers=3)
     for batch in list(stream.tasks[0])[:3]:
         learner.learn(*batch)
     x = stream.test_sets[0].x
     models = [peer.model for peer in learner.peers]
-    named = [(f"peer{i}.model", model) for i, model in enumerate(models)]
-    own = (named, learner.method, learner.memory, learner.device, learner.whole)
-    side_by_side = Predictor(*own, SharedLanes(Lanes(2)))
+    side_by_side = copy.copy(learner.snapshot(memory=True))
+    side_by_side._pool = PeerPool(2)
     threads = set()
     head = type(models[0].net).classify
 
@@ -199,7 +198,7 @@ def test_lanes_change_no_answer(build: Build, stream: ClassStream) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(models[0].net), "classify", classify)
-        ours, theirs = side_by_side.answers(x), learner.predictor.answers(x)
+        ours, theirs = side_by_side.outputs(x), learner.snapshot().outputs(x)
     assert threads - {threading.get_ident()}
     assert all(map(torch.equal, ours.logits, theirs.logits))
     assert torch.equal(side_by_side.logits(x), learner.logits(x))
@@ -276,7 +275,7 @@ def _fed(learner: OnlineLearner, stream: ClassStream, _: Path) -> None:
 
 def _loaded_memory(learner: OnlineLearner, *_: object) -> None:
     for _ in range(3):  # columns are new each time, and written as often
-        learner.predictor.class_means()
+        learner.snapshot(memory=True).class_means()
         state = learner.memory.state_dict()
         state["columns"] = {"x": state["columns"]["x"].clone(), "y": state["columns"]["y"].flip(0)}
         learner.memory.load_state_dict(state, learner.device)
@@ -328,19 +327,20 @@ class TestClassMeans:
         learner.memory.draw(5, torch.Generator())
         learner.state_dict()
         assert shown_by(lambda: learner.predict_ncm(x)) == 2 * len(x)
-        assert learner.predictor.class_means().means.shape == (2, 6)  # not as long as the memory
+        means = learner.snapshot(memory=True).class_means().means
+        assert means.shape == (2, 6)  # not as long as the memory
 
     @pytest.mark.parametrize("change", CHANGES)
     def test_are_computed_anew_after_a_change_of(
         self, change: str, learner: OnlineLearner, stream: ClassStream, tmp_path: Path
     ) -> None:
         x = torch.cat([test.x for test in stream.test_sets])
-        before = learner.predictor.class_means()
+        before = learner.snapshot(memory=True).class_means()
         CHANGES[change](learner, stream, tmp_path)
         size = len(learner.memory)
         assert shown_by(lambda: learner.predict_ncm(x)) == 2 * (size + len(x))
         assert torch.equal(learner.predict_ncm(x), plain_nearest_mean(learner, x))
-        after = learner.predictor.class_means()
+        after = learner.snapshot(memory=True).class_means()
         same = after.classes.equal(before.classes) and after.means.equal(before.means)
         assert same == (change == "a checkpoint")
 
@@ -351,7 +351,7 @@ class TestClassMeans:
             learner.learn(*batch)
         memory = learner.memory
         expected = class_means(learner.features(memory["x"]), memory["y"], 4)
-        found = learner.predictor.class_means()
+        found = learner.snapshot(memory=True).class_means()
         assert torch.equal(found.classes, memory["y"].unique())
         assert torch.equal(found.means, expected[found.classes])
 
@@ -360,17 +360,17 @@ class TestClassMeans:
     ) -> None:
         for batch in stream.tasks[1]:
             learner.learn(*batch)
-        whole = learner.predictor.class_means()
+        whole = learner.snapshot(memory=True).class_means()
         rows = []
 
         def means(features: Tensor, *rest: Any) -> Tensor:
             rows.append(len(features))
             return class_means(features, *rest)
 
-        monkeypatch.setattr(frozen, "class_means", means)
-        monkeypatch.setattr(frozen, "MEANS_PART", 4)
-        learner.predictor.refresh()
-        parts = learner.predictor.class_means()
+        monkeypatch.setattr(snapshot, "class_means", means)
+        monkeypatch.setattr(snapshot, "MEANS_PART", 4)
+        learner.refresh()
+        parts = learner.snapshot(memory=True).class_means()
         assert rows == [4] * 6 + [1]
         assert torch.equal(parts.classes, whole.classes)
         torch.testing.assert_close(parts.means, whole.means)
@@ -383,14 +383,14 @@ class TestClassMeans:
         states = []
         for batch in batches:
             alone.learn(*batch)
-            states.append(alone.predictor.class_means().means)
+            states.append(alone.snapshot(memory=True).class_means().means)
         answers: list[Tensor] = []
         watched.learn(*batches[0])
         done = threading.Event()
 
         def ask() -> None:
             while not done.is_set():
-                answers.append(watched.predictor.class_means().means)
+                answers.append(watched.snapshot(memory=True).class_means().means)
                 watched.predict_ncm(x)
 
         threads = [threading.Thread(target=ask) for _ in range(2)]
@@ -508,17 +508,20 @@ def test_class_means_are_those_of_the_weights_after_any_step_of_a_peer(
     learner = build("er", memory=20)
     learn_some(learner, stream, 3)
     x = stream.test_sets[0].x
-    before = learner.predictor.class_means().means
+    before = learner.snapshot(memory=True).class_means().means
     (peer,) = learner.peers
     peer.backward(peer.logits(torch.rand(4, 3, *x.shape[2:])).square().mean())
     peer.step()  # by hand, with the fused optimizer that torch does not count
-    after = learner.predictor.class_means().means
+    after = learner.snapshot(memory=True).class_means().means
     assert not after.equal(before)
-    learner.predictor.refresh()
-    assert learner.predictor.class_means().means.equal(after)
+    learner.refresh()
+    assert learner.snapshot(memory=True).class_means().means.equal(after)
 
 
-@pytest.mark.parametrize("where", ["frozen_copy", "Frozen", "_Tensors"])
+PLACES = ["snapshot.copy_network", "online.Snapshot", "online.Fingerprint"]
+
+
+@pytest.mark.parametrize("where", PLACES)
 def test_an_interrupt_while_networks_are_copied_leaves_no_answer_of_before(
     where: str, build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,11 +531,11 @@ def test_an_interrupt_while_networks_are_copied_leaves_no_answer_of_before(
         learner.learn(*batch)
         twin.learn(*batch)
         with monkeypatch.context() as patch:
-            patch.setattr(f"peerlearn.learner.predictor.{where}", _interrupted)
+            patch.setattr(f"peerlearn.learner.{where}", _interrupted)
             with pytest.raises(KeyboardInterrupt):
                 learner.logits(x)
         assert torch.equal(learner.logits(x), twin.logits(x))
 
 
-def _interrupted(*_: object) -> None:
+def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt

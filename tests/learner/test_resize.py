@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from peerlearn import OnlineLearner, StreamInfo, UserError, WithHead, build_learner, small_net
-from peerlearn.learner import growth
+from peerlearn.learner import resize
+from peerlearn.learner.transaction import Transaction
 from peerlearn.methods import ER, METHODS
 from peerlearn.methods.derpp import dark_loss
 
@@ -67,8 +68,9 @@ def learnt(name: str, **settings: Any) -> OnlineLearner:
 
 
 def grown(learner: OnlineLearner, classes: int) -> OnlineLearner:
-    with learner.sized(classes):
-        pass
+    with Transaction(learner, "statistics") as transaction:
+        resize.resize(learner, classes)
+        transaction.commit()
     assert learner.num_classes == classes
     return learner
 
@@ -194,21 +196,20 @@ def test_with_zeros_for_second_moments_new_rows_would_move_too_far() -> None:
 
 def test_nothing_that_a_user_holds_is_replaced() -> None:
     learner = learnt("er+ccldc")
-    model, predictor = learner.peers[0].model, learner.predictor
+    model = learner.peers[0].model
     schedule = torch.optim.lr_scheduler.StepLR(learner.peers[0].optimizer, 1, gamma=0.5)
     frozen = next(model.parameters()).requires_grad_(False)
-    value, answer = frozen.clone(), learner.predictor.now()
+    value, answer = frozen.clone(), learner.snapshot()
     learner.learn(*batches(1, range(6))[0])
     schedule.step()
     assert learner.peers[0].model is model
-    assert learner.predictor is predictor
     assert torch.equal(frozen, value)
     assert learner.peers[0].optimizer.param_groups[0]["lr"] == pytest.approx(
         0.5 * learner.peers[1].optimizer.param_groups[0]["lr"]
     )
     x = batches(1, range(2))[0][0]
     assert answer.logits(x).shape == (10, 2)  # of the state before
-    assert predictor.logits(x).shape == (10, 6)
+    assert learner.logits(x).shape == (10, 6)
 
 
 @pytest.mark.parametrize("name", ["er+ccldc", "derpp+mkd", "onpro", "ocm+ccldc", "gsa"])
@@ -235,14 +236,14 @@ def test_a_step_that_fails_takes_its_growth_back(
 def test_a_step_that_has_been_taken_keeps_its_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, twin = learnt("er"), learnt("er")
     x, y = batches(1, range(4), seed=2)[0]
-    end = learner.whole.end
+    commit = Transaction.commit
 
-    def interrupted() -> None:
-        end()
+    def interrupted(transaction: Transaction) -> None:
+        commit(transaction)
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(learner.whole, "end", interrupted)
+    monkeypatch.setattr(Transaction, "commit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         learner.learn(x, y)
     twin.learn(x, y)
@@ -396,7 +397,7 @@ def test_an_interrupt_between_two_moments_is_taken_back(
     moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner, before = learnt("er+ccldc"), tensors(learnt("er+ccldc"))
-    resized, calls = growth.resized, 0
+    resized, calls = resize.resized, 0
 
     def interrupted(old: Tensor, new: Tensor) -> Tensor:
         nonlocal calls
@@ -406,7 +407,7 @@ def test_an_interrupt_between_two_moments_is_taken_back(
             raise KeyboardInterrupt
         return resized(old, new)
 
-    monkeypatch.setattr(growth, "resized", interrupted)
+    monkeypatch.setattr(resize, "resized", interrupted)
     with pytest.raises(KeyboardInterrupt):
         learner.learn(*batches(1, range(4))[0])
     assert same(tensors(learner), before)

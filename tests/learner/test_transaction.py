@@ -12,8 +12,8 @@ from conftest import Build, learn_some, same, tensors
 
 import peerlearn
 from peerlearn import METHODS, ClassStream, OnlineLearner, StreamInfo, UserError, build_learner
-from peerlearn.learner.turns import Turns
-from peerlearn.learner.undo import AllOrNothing
+from peerlearn.learner.locks import FairLock
+from peerlearn.learner.transaction import Transaction
 from peerlearn.memory import Reservoir
 from peerlearn.methods import ER
 from peerlearn.nets import ResNet18, small_net
@@ -170,7 +170,7 @@ def test_a_load_that_fails_does_not_mend_what_is_torn(
     for batch in list(stream.tasks[0])[:2]:
         learner.learn(*batch)
     learner.save(tmp_path)
-    learner.moving = "weights"
+    learner.changing = "weights"
     load, calls = learner.memory.load_state_dict, []
 
     def fails_once(*state: Any) -> None:
@@ -182,9 +182,9 @@ def test_a_load_that_fails_does_not_mend_what_is_torn(
     monkeypatch.setattr(learner.memory, "load_state_dict", fails_once)
     with pytest.raises(UserError, match=r"does not fit \(RuntimeError\)"):
         learner.load(tmp_path)
-    assert learner.moving == "weights"
+    assert learner.changing == "weights"
     learner.load(tmp_path)
-    assert learner.moving == ""
+    assert learner.changing == ""
 
 
 def test_an_end_of_a_task_that_fails_leaves_no_trace(
@@ -310,14 +310,14 @@ def test_an_interrupt_at_any_moment_leaves_all_or_nothing_or_says_so(
             pass
         finally:
             sys.settrace(None)
-        if learner.moving:
+        if learner.changing:
             torn += 1
         elif learner.progress.batches == 2:
             done += 1
             assert equal(whole(learner), after), f"half of a step after line {stop}"
         else:
             assert equal(whole(learner), before), f"not taken back after line {stop}"
-        learner._turns = Turns()  # a lock may be left taken
+        learner._turns = FairLock()  # a lock may be left taken
         learner.load(tmp_path)
     assert stop > 300
     assert torn < stop / 3
@@ -406,7 +406,7 @@ def test_a_step_that_was_taken_is_not_taken_back_by_what_comes_after_it(
     batch = next(iter(stream.tasks[0]))
 
     def learn_and_break_off() -> None:
-        with AllOrNothing(learner, "all but images"):
+        with Transaction(learner, "weights"):
             learner.learn(*batch)
             raise KeyboardInterrupt
 

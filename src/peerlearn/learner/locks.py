@@ -1,22 +1,22 @@
-"""A lock that is fair: threads that ask while a learner learns must not wait for ever."""
+"""A lock that is fair: threads that wait while a learner learns must get their turn."""
 
 import threading
 from collections import deque
 from types import TracebackType
 
 from peerlearn.errors import UserError
-from peerlearn.peer.lanes import waiting_caller
+from peerlearn.learner.parallel import waiting_caller
 
 _HANDED_OVER = -1  # no thread has this number
 
 
-class Turns:
-    """A lock that threads get in the order in which they asked; its holder may ask again.
+class FairLock:
+    """A fair, re-entrant lock: threads acquire it in FIFO order.
 
-    Python's own lets a thread that releases and asks again at once overtake all that wait.
+    Python's own lock lets a thread that releases and acquires again overtake all that wait.
 
-    >>> turns = Turns()
-    >>> with turns, turns:
+    >>> lock = FairLock()
+    >>> with lock, lock:
     ...     print("inside")
     inside
     """
@@ -27,9 +27,14 @@ class Turns:
         self._holder: int | None = None
         self._depth = 0
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a thread has it."""
+        return self._holder is not None
+
     def __enter__(self) -> None:
         me, caller = threading.get_ident(), waiting_caller()
-        if caller is not None and self._holder == caller:  # its step has the turn
+        if caller is not None and self._holder == caller:  # its step holds the lock
             raise UserError(
                 "a learner cannot be asked from within its own step while peers are side by side; "
                 "build it with peers_at_once=1, or run it with --threads 1"

@@ -1,4 +1,4 @@
-"""A frozen copy answers with weights of its own, however its modules reach each other."""
+"""A copy predicts with weights of its own, however its modules reach each other."""
 
 from collections.abc import Callable
 from functools import partial
@@ -86,11 +86,11 @@ def test_what_a_module_keeps_of_itself_is_of_the_copy(
     first, *others = list(stream.tasks[0])[:4]
     x = stream.test_sets[0].x[:4]
     learner.learn(*first)
-    model, frozen = learner.peers[0].model, learner.predictor.now()
-    before = frozen.logits(x)
+    model, snapshot = learner.peers[0].model, learner.snapshot()
+    before = snapshot.logits(x)
     for batch in others:
         learner.learn(*batch)
-    assert torch.equal(frozen.logits(x), before)
+    assert torch.equal(snapshot.logits(x), before)
     assert not torch.equal(learner.logits(x), before)
     model.eval()
     torch.testing.assert_close(learner.logits(x), model.logits(x.float() / 255))

@@ -1,0 +1,308 @@
+"""Peers compute side by side, each in a thread of its own, to the bit as if they took turns."""
+
+import _thread
+import copy
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from peerlearn.errors import UserError
+from peerlearn.methods.interface import Method
+from peerlearn.peer.model import PeerModel
+from peerlearn.peer.peer import Peer
+from peerlearn.peer.seeding import global_states
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MAX_INTERRUPTS = 3  # the last of them ends the wait for a computation
+
+# Of processes that were forked when torch had computed, one in some 400 ended by a signal in its
+# first convolutions in two threads, so there peers take turns.
+_PROCESS = os.getpid()
+
+_here = threading.local()
+
+
+def waiting_caller() -> int | None:
+    """Return the number of the thread that waits for this one, if this one belongs to a pool."""
+    caller: int | None = getattr(_here, "caller", None)
+    return caller
+
+
+class ForcedInterrupt(KeyboardInterrupt):
+    """The wait for a computation was given up; it may still be under way."""
+
+
+class SharedStateError(Exception):
+    """Peers side by side have changed something that they share, so that bits would differ."""
+
+
+class PeerPool:
+    """Threads that compute for several peers at once, to the bit as if these took turns.
+
+    The number of threads that torch takes for one computation decides its last bits: a thread of
+    the pool takes that number, and whether gradients are wanted, from the thread that asks. A peer
+    is always computed in the same thread: with an ordinary pool, where it may be another one each
+    time, 6 of 34 tests of equal bits fail.
+
+    One thread uses the pool at a time; others compute their items in turn meanwhile, and so does a
+    forked process. What the items share must not change while they compute.
+
+    Args:
+        count: computations at a time; 1 computes in turn, in the calling thread.
+        devices: of the items; on CUDA each item has a stream of its own.
+
+    >>> PeerPool(2).map(lambda x: x + 1, [1, 2, 3])
+    [2, 3, 4]
+    """
+
+    def __init__(self, count: int, devices: Sequence[torch.device] = ()) -> None:
+        if not hasattr(count, "__index__") or isinstance(count, bool) or count < 1:
+            raise UserError(f"peers_at_once must be a whole number from 1 on, got {count!r:.60}")
+        self.count = count
+        self._streams = _Streams(devices)
+        self._threads: list[_Thread] = []
+        self._made_for = 0  # torch's threads per computation
+        self._in_use = threading.Lock()
+
+    @classmethod
+    def of_peers(cls, peers: Sequence[Peer], at_once: int, *, compiled: bool) -> "PeerPool":
+        """Return a pool for these peers: of one thread where they cannot be side by side.
+
+        compiled: whether torch.compile makes their networks; its CUDA graphs are of one thread.
+        """
+        devices = [peer.device for peer in peers]
+        pool = cls(at_once, devices)
+        shared = _share_parts(peers)
+        if shared and len({*devices}) > 1:
+            raise UserError(
+                "device: the peers' networks share parts, which cannot be on several devices; "
+                f"take device={str(devices[0])!r}"
+            )
+        pool.count = 1 if shared or compiled else min(pool.count, len(peers))
+        return pool
+
+    def map(self, action: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Return the action's results in the order of the items, once all have ended.
+
+        The first error in that order is raised. When this returns or raises, be it for an
+        interrupt, nothing is under way any more; unless it raises `ForcedInterrupt`.
+        """
+        several = min(self.count, len(items)) > 1 and waiting_caller() is None
+        if not several or os.getpid() != _PROCESS or not self._in_use.acquire(blocking=False):
+            return [action(item) for item in items]
+        try:
+            return self._side_by_side(action, items)
+        finally:
+            self._in_use.release()
+
+    def map_peers(
+        self,
+        action: Callable[[int, Peer, Method[Any]], R],
+        peers: Sequence[Peer],
+        method: Method[Any],
+    ) -> list[R]:
+        """Return what the action gives for each peer that learns: its number, itself, its method.
+
+        Side by side each peer has a copy of the method, so that no other sees what `loss` assigns
+        to it. If the method was changed, or a global generator drawn from, `SharedStateError` is
+        raised: bits would differ, and the step has to be taken again in turn.
+        """
+        if self.count == 1 or _get_current_dispatch_mode_stack():
+            # a mode that counts or traces operations sees only the thread that entered it
+            return [action(i, peer, method) for i, peer in enumerate(peers)]
+        devices = [peer.device for peer in peers]
+        methods = [copy.copy(method) for _ in peers]
+        generators, written = global_states(*devices), _attributes(method)
+        found = self.map(lambda i: action(i, peers[i], methods[i]), range(len(peers)))
+        alike = all(_same(_attributes(one), written) for one in (method, *methods))
+        if global_states(*devices) != generators or not alike:
+            raise SharedStateError
+        return found
+
+    def fall_back_to_sequential(self) -> None:
+        """Let peers take turns from now on."""
+        self.count = 1
+
+    def _side_by_side(self, action: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        count = min(self.count, len(items))
+        threads, grad, me = self._ready(), torch.is_grad_enabled(), threading.get_ident()
+        streams = self._streams.waiting_for_caller()
+
+        def act(number: int) -> R:
+            _here.caller = me
+            with torch.set_grad_enabled(grad), streams(number):
+                return action(items[number])
+
+        jobs = [_Job(act, number) for number in range(len(items))]
+        try:
+            for number, job in enumerate(jobs):
+                threads[number % count].do(job)
+            for job in jobs:
+                job.wait()
+        finally:
+            try:
+                _end(jobs)
+            finally:
+                self._streams.caller_waits()
+        return [job.result() for job in jobs]
+
+    def _ready(self) -> "list[_Thread]":
+        """Return threads that take as many threads per computation as the caller."""
+        wanted = torch.get_num_threads()
+        if self._made_for != wanted:
+            self._threads = [_Thread(wanted) for _ in range(self.count)]
+            self._made_for = wanted
+        return self._threads
+
+
+def warn_of_shared_state() -> None:
+    """Say that peers take turns from now on, and why."""
+    warnings.warn(
+        "peers take turns from now on, at the cost of speed alone: while they computed side by "
+        "side, something drew from torch's global generator (dropout, another thread) or the "
+        "method assigned to itself",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+class _Job(Generic[R]):
+    """An action that is done once, by a thread of the pool or not at all."""
+
+    def __init__(self, action: Callable[[int], R], number: int) -> None:
+        self._action, self._number = action, number
+        self._taken: dict[str, str] = {}  # its setdefault decides at one stroke, without a lock
+        self._under_way = threading.Lock()
+        self._under_way.acquire()
+        self._ended = False
+        self._found: R | None = None
+        self._error: BaseException | None = None
+
+    def taken_by(self, taker: str) -> bool:
+        """Return whether the taker has the job; the first to ask has it, however often it asks."""
+        return self._taken.setdefault("by", taker) == taker
+
+    def run(self) -> None:
+        """Do it, in a thread of the pool."""
+        try:
+            if self.taken_by("thread"):
+                self._found = self._action(self._number)
+        except BaseException as error:  # noqa: BLE001 - of whatever kind, it is the caller's
+            self._error = error
+        finally:
+            self._ended = True
+            self._under_way.release()
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        while not self._ended:  # not for ever at a stretch: Ctrl-C would have to wait
+            self._under_way.acquire(timeout=0.1)
+
+    def result(self) -> R:
+        """Return what the action gave, or raise what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._found  # type: ignore[return-value]
+
+
+def _end(jobs: Sequence[_Job[Any]]) -> None:
+    """See that nothing is under way and nothing will be, whatever interrupts."""
+    interrupts: list[BaseException] = []
+    waiting = list(jobs)
+    while waiting:
+        try:
+            if not waiting[-1].taken_by("nobody"):
+                waiting[-1].wait()
+            waiting.pop()
+        except BaseException as error:  # a step that is undone must be alone
+            interrupts.append(error)
+            if len(interrupts) == MAX_INTERRUPTS:
+                raise ForcedInterrupt from error
+    if interrupts:
+        raise interrupts[0]
+
+
+class _Thread:
+    """A thread that does one job after the other; it ends once this object is gone."""
+
+    def __init__(self, torch_threads: int) -> None:
+        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        # Thread.start breaks if it is interrupted
+        _thread.start_new_thread(_work, (self._jobs, torch_threads))
+        weakref.finalize(self, self._jobs.put, None).atexit = False
+
+    def do(self, job: _Job[Any]) -> None:
+        self._jobs.put(job)
+
+
+def _work(jobs: "SimpleQueue[_Job[Any] | None]", torch_threads: int) -> None:
+    torch.set_num_threads(torch_threads)
+    torch.get_num_threads()  # makes it this thread's own; otherwise the next one to set wins
+    while (job := jobs.get()) is not None:
+        job.run()
+        del job  # what it holds may be large
+
+
+class _Streams:
+    """A stream of its own for each item that is on a CUDA device; on others nothing."""
+
+    def __init__(self, devices: Sequence[torch.device]) -> None:
+        self._own = [torch.cuda.Stream(d) if d.type == "cuda" else None for d in devices]
+        self._callers: list[torch.cuda.Stream | None] = []
+
+    def waiting_for_caller(self) -> Callable[[int], torch.cuda.StreamContext | nullcontext[None]]:
+        """Return, by an item's number, a context that runs after what the caller has begun."""
+        self._callers = [s and torch.cuda.current_stream(s.device) for s in self._own]
+        for own, callers in zip(self._own, self._callers, strict=True):
+            if own is not None and callers is not None:
+                own.wait_stream(callers)
+        return lambda number: torch.cuda.stream(self._own[number]) if self._own else nullcontext()
+
+    def caller_waits(self) -> None:
+        """Let the caller's next work run after what the items have begun."""
+        for own, callers in zip(self._own, self._callers, strict=True):
+            if own is not None and callers is not None:
+                callers.wait_stream(own)
+
+
+Attributes = dict[str, tuple[Any, int]]
+
+
+def _attributes(method: Method[Any]) -> Attributes:
+    """Return what a method holds, with a number that tells whether it was changed in place."""
+    return {name: (value, _writes(value)) for name, value in vars(method).items()}
+
+
+def _writes(value: Any) -> int:
+    """Return how often a tensor was written, how long a collection is; 0 for other things."""
+    if isinstance(value, Tensor):
+        return 0 if value.is_inference() else value._version
+    return len(value) if isinstance(value, list | dict | set) else 0
+
+
+def _same(now: Attributes, before: Attributes) -> bool:
+    return now.keys() == before.keys() and all(
+        now[name][0] is before[name][0] and now[name][1] == before[name][1] for name in now
+    )
+
+
+def _share_parts(peers: Sequence[Peer]) -> bool:
+    """Return whether networks of two peers share a module or numbers: these would race."""
+
+    def parts(network: PeerModel) -> set[int]:
+        tensors = (*network.parameters(), *network.buffers())
+        return {*map(id, network.modules())} | {t.untyped_storage().data_ptr() for t in tensors}
+
+    owned = [set().union(*map(parts, peer.networks)) - {0} for peer in peers]  # 0: no numbers
+    return sum(map(len, owned)) > len(set().union(*owned))
