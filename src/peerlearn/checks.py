@@ -252,6 +252,14 @@ def rehearsal_trains_on_the_memory_alone(bench: Bench) -> None:
     _expect(_same(_tensors(one), _tensors(resumed)), "after a resume it goes on otherwise")
 
 
+def it_predicts_before_the_first_batch(bench: Bench) -> None:
+    """Predictions can be asked for before anything has been learnt or stored."""
+    learner = bench.learner()
+    x, y = next(_batches(bench, learner))
+    if learner.method.gives_logits:  # others have nothing to compare with
+        _expect(learner.predict(x).shape == y.shape, "it does not predict a class for each image")
+
+
 PROMISES: list[Callable[[Bench], None]] = [
     same_seed_same_weights,
     another_seed_other_weights,
@@ -262,6 +270,7 @@ PROMISES: list[Callable[[Bench], None]] = [
     a_single_image_is_enough,
     no_replay_learns_from_the_stream_alone,
     prediction_changes_nothing,
+    it_predicts_before_the_first_batch,
     floats_and_bytes_are_the_same_images,
     a_checkpoint_goes_on_bit_for_bit,
     peers_side_by_side_learn_as_in_turn,

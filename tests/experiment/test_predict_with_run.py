@@ -91,9 +91,11 @@ def test_what_cannot_predict_is_refused_before_anything_is_done(
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_rule_of_a_plug_in_reaches_the_memory(tmp_path: Path) -> None:
-    file = tmp_path / "neighbour.py"
+@pytest.mark.parametrize("more", [(), ("--prequential", "50"), ("--memory", "0")])
+def test_a_rule_of_a_plug_in_reaches_the_memory(more: tuple[str, ...], tmp_path: Path) -> None:
+    """Until there are images in memory, and without a memory, logits predict."""
+    file, out = tmp_path / "neighbour.py", tmp_path / "runs"
     file.write_text(PLUGIN)
     with METHODS.unchanged():
-        assert run(tmp_path / "runs", "neighbour", "neighbour+ccldc", "--plugin", str(file)) == 0
-    assert [one.done for one in read_runs(tmp_path / "runs")] == [True, True]
+        assert run(out, "neighbour", "neighbour+ccldc", "--plugin", str(file), *more) == 0
+    assert [one.done for one in read_runs(out)] == [True, True]

@@ -84,8 +84,10 @@ def test_methods_that_need_a_stream_batch_say_why(name):
 def test_an_empty_memory_is_refused_in_one_line():
     with pytest.raises(UserError, match="the memory holds no image; learn"):
         build_learner("er", INFO, "small", memory=20).rehearse()
-    with pytest.raises(UserError, match="the memory holds no image; learn"):
+    with pytest.raises(UserError, match="there is no memory; build the learner with one"):
         learner_of("er", memory=0).rehearse()
+    with pytest.raises(UserError, match="finetune keeps no images"):
+        learner_of("finetune").rehearse()
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, True, "2"])

@@ -302,13 +302,18 @@ class OnlineLearner:
         for _ in range(steps):
             with self._turns, RestoreTorchModes(*self.devices):
                 self.raise_if_broken()
-                if not len(self.memory):
-                    raise UserError(
-                        "rehearse: the memory holds no image; learn() a batch first, with a "
-                        "memory above 0"
-                    )
+                if self.method.can_rehearse():  # others say below why they cannot
+                    self._check_memory_to_rehearse()
                 losses = self._in_parallel(self._rehearse)
         return losses
+
+    def _check_memory_to_rehearse(self) -> None:
+        if not self.method.uses_memory:
+            raise UserError(f"rehearse: {self.method.name} keeps no images; take er, for example")
+        if not self.memory.capacity:
+            raise UserError("rehearse: there is no memory; build the learner with one")
+        if not len(self.memory):
+            raise UserError("rehearse: the memory holds no image; learn() a batch first")
 
     def _rehearse(self) -> dict[str, float]:
         with Transaction(self, "statistics") as transaction, torch.enable_grad():
@@ -404,7 +409,7 @@ class OnlineLearner:
 
     def end_task(self) -> None:
         """Say that a task has ended, if the stream has such boundaries."""
-        with self._turns:
+        with self._turns, RestoreTorchModes(*self.devices):
             self._check_end_of_task()
             self.raise_if_broken()
             with Transaction(self, "weights") as transaction:
@@ -594,7 +599,7 @@ class OnlineLearner:
         }
 
     def state_dict(self) -> State:
-        """All that outlives a step, by dotted names: tensors, and what JSON can hold."""
+        """Return all that outlives a step, by dotted names: tensors, and what JSON can hold."""
         state = {"image_shape": self.image_shape}
         state |= prefixed("progress", self.progress.state_dict())
         state |= prefixed("memory", flatten(self.memory.state_dict()))
@@ -607,7 +612,7 @@ class OnlineLearner:
 
     def load_state_dict(self, state: State) -> None:
         """Become the learner whose `state_dict()` this was."""
-        with self._turns, self.state_lock:
+        with self._turns, self.state_lock, RestoreTorchModes(*self.devices):
             shape = state["image_shape"]
             self.image_shape = None if shape is None else tuple(shape)
             self.progress = Progress.from_state(part("progress", state), self.device)
@@ -625,7 +630,7 @@ class OnlineLearner:
 
         extra: anything JSON can hold; `load` returns it.
         """
-        with self._turns:
+        with self._turns, RestoreTorchModes(*self.devices):
             self.raise_if_broken()
             checkpoint.save(self, user_path(path), extra)
 
@@ -635,7 +640,7 @@ class OnlineLearner:
         The learner must have been built with the same settings; if anything does not fit, nothing
         is changed.
         """
-        with self._turns:
+        with self._turns, RestoreTorchModes(*self.devices):
             return checkpoint.load(self, user_path(path))
 
     @classmethod

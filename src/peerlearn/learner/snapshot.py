@@ -78,6 +78,10 @@ def comparable(features: Tensor, distance: Distance) -> Tensor:
     return F.normalize(features, dim=1) if distance == "cosine" else features
 
 
+class NoMemoryImagesError(UserError):
+    """A snapshot has no images of the memory, of which features or class means are wanted."""
+
+
 class MemoryFeatures(NamedTuple):
     """The features (N, D) and labels (N,) of the images in memory."""
 
@@ -181,9 +185,20 @@ class Snapshot:
     # --- predicting
 
     def predict(self, x: Array) -> Tensor:
-        """Return the class of each image, (B,): by the method's rule, or by class means."""
+        """Return the class of each image, (B,): by the method's rule, or by class means.
+
+        A rule that compares with images of the memory gives way to the largest logit while there
+        are none, as class means do.
+        """
         x = checked_images(x, self.image_shape)
-        return self.nearest_mean(x) if self.by_means else self.method.predict(self, x)
+        if self.by_means:
+            return self.nearest_mean(x)
+        try:
+            return self.method.predict(self, x)
+        except NoMemoryImagesError:
+            if not self.method.gives_logits:
+                raise
+            return Method.predict(self.method, self, x)
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """Return the mean of the networks' logits, (B, C), or one peer's."""
@@ -245,7 +260,7 @@ class Snapshot:
 
     def _memory_rows(self) -> tuple[Tensor, Tensor]:
         if not self._rows:
-            raise UserError(
+            raise NoMemoryImagesError(
                 "features of the memory: there are none; keep an image first, and take "
                 "learner.snapshot(memory=True)"
             )
