@@ -81,7 +81,7 @@ def test_whole_numbers_of_other_libraries_are_saved_as_such(
 
 
 @pytest.mark.parametrize("name", ["er+untrained", "er+sdc", "derpp+ccldc-easy-to-hard"])
-def test_other_collaborations_resume_too(
+def test_other_distillations_resume_too(
     name: str, build: Build, stream: ClassStream, tmp_path: Path
 ) -> None:
     unbroken, resumed = build(name), build(name)
@@ -275,7 +275,7 @@ def test_an_interrupted_step_leaves_nothing_behind(
         broken.learn(*batch)
     broken.save(tmp_path)
     monkeypatch.setattr(
-        broken._gradients, "_learn_together", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
+        broken._step, "_learn_views", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
         broken.learn(*batches[3])

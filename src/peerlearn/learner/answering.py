@@ -6,16 +6,12 @@ from typing import Any
 
 import torch
 
+from peerlearn.distill.distillation import Networks
+from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
-from peerlearn.learner.collaboration import (
-    PREDICT_WITH,
-    Distance,
-    Networks,
-    PredictWith,
-)
 from peerlearn.learner.frozen import SharedLanes
+from peerlearn.learner.inputs import PREDICT_WITH, Distance, PredictWith
 from peerlearn.learner.predictor import MeansPredictor, Predictor
-from peerlearn.learner.teacher import Teacher
 from peerlearn.learner.whole import Whole
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
@@ -67,15 +63,15 @@ class Answering(Mapping[Networks, Predictor]):
         )
         self._predictors: dict[Networks, Predictor] = {"peers": new(models)}
         for name, teacher in teachers.items():
-            copies = teacher.slow_copies
-            if teacher.slow and len(copies) != len(peers):
+            copies = teacher.ema_copies
+            if teacher.is_ema and len(copies) != len(peers):
                 raise UserError(
-                    f"teacher {name!r}: slow_copies must hold a network for each of "
+                    f"teacher {name!r}: ema_copies must hold a network for each of "
                     f"{len(peers)} peers, and holds {len(copies)}"
                 )
             if not {*copies} <= {*teacher.networks}:
-                raise UserError(f"teacher {name!r}: slow_copies must be among its networks")
-            if teacher.slow and "ema" not in self._predictors:
+                raise UserError(f"teacher {name!r}: ema_copies must be among its networks")
+            if teacher.is_ema and "ema" not in self._predictors:
                 numbers = map(teacher.networks.index, copies)
                 named = [(f"teacher.{name}.{i}", teacher.networks[i]) for i in numbers]
                 self._predictors["ema"] = new([*dict.fromkeys(named)])

@@ -16,8 +16,7 @@ from torch.nn import functional as F
 
 from peerlearn.devices import moved
 from peerlearn.errors import UserError
-from peerlearn.learner.collaboration import Distance
-from peerlearn.learner.inputs import Array, checked_images
+from peerlearn.learner.inputs import Array, Distance, checked_images
 from peerlearn.losses import class_means
 from peerlearn.methods.replay import images
 from peerlearn.peer.lanes import Lanes

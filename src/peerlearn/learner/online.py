@@ -14,21 +14,21 @@ import torch
 from torch import Tensor, nn
 
 from peerlearn.devices import moved
+from peerlearn.distill import TEACHERS
+from peerlearn.distill.distillation import Distillation
+from peerlearn.distill.step import Step, mean_over_peers
+from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
-from peerlearn.learner import TEACHERS, checkpoint
+from peerlearn.learner import checkpoint
 from peerlearn.learner.answering import Answering
-from peerlearn.learner.collaboration import (
-    DISTANCES,
-    PREDICT_WITH,
-    Collaboration,
-    Distance,
-    PredictWith,
-)
-from peerlearn.learner.gradients import Gradients, mean_over_peers
 from peerlearn.learner.growth import MOST_CLASSES, grown
 from peerlearn.learner.inputs import (
+    DISTANCES,
+    PREDICT_WITH,
     Array,
     Devices,
+    Distance,
+    PredictWith,
     check_arguments,
     check_choice,
     check_steps,
@@ -39,10 +39,9 @@ from peerlearn.learner.inputs import (
 )
 from peerlearn.learner.predictor import Predictor
 from peerlearn.learner.side_by_side import NotAlone, SideBySide
-from peerlearn.learner.teacher import Teacher
 from peerlearn.learner.turns import Turns
 from peerlearn.learner.undo import AllOrNothing, Scope
-from peerlearn.learner.validation import check_networks
+from peerlearn.learner.validation import check_declared, check_networks
 from peerlearn.learner.whole import Moving, Whole
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
@@ -65,14 +64,14 @@ class OnlineLearner:
         method: what a step trains on and with which loss.
         net: makes a network; called once per peer. Where classes are not announced it takes their
             number: `lambda n: small_net(n)`.
-        collaboration: how many peers there are and what they teach each other; none by default.
+        distillation: how many peers there are and who teaches whom; one peer alone by default.
         memory: images kept for replay, 0 for no replay; or a memory of your own.
         seed: decides everything that is drawn. Global generators are left alone.
         optim: of every peer; the method's own by default.
         updates: steps per stream batch, each on a fresh draw of the memory; the method's own number
             by default, which is 1 for all but RAR.
         predict_with: "peers", their EMA copies ("ema"), the "average" of both, or nearest class
-            means ("ncm"); the collaboration's own networks by default.
+            means ("ncm"); the distillation's own networks by default.
         ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both;
             the method's own by default, which is Euclidean for all of ours.
         device: where it runs; of several ("cuda:0,cuda:1", or a list) the peers have one after the
@@ -100,7 +99,7 @@ class OnlineLearner:
         self,
         method: Method[Any],
         net: Callable[..., nn.Module],
-        collaboration: Collaboration | None = None,
+        distillation: Distillation | None = None,
         *,
         memory: int | Memory,
         seed: int = 0,
@@ -120,17 +119,17 @@ class OnlineLearner:
         if predict_with is None:
             predict_with = method.preset.get("predict_with")
         distance: Distance = ncm_distance or method.preset.get("ncm_distance", "euclidean")
-        check_arguments(net, collaboration, optim, seed, updates)
+        check_arguments(net, distillation, optim, seed, updates)
         check_choice("ncm_distance", distance, DISTANCES)
         if predict_with is not None:
             check_choice("predict_with", predict_with, PREDICT_WITH)
         self.method = method
         self.recipe: dict[str, Any] | None = None  # what `restore` builds it from again
-        self.collaboration = c = collaboration or Collaboration()
+        self.distillation = d = distillation or Distillation()
         self._like = partial(  # a learner of other classes, to grow by
             OnlineLearner,
             net=net,
-            collaboration=c,
+            distillation=d,
             memory=0,
             seed=seed,
             optim=optim,
@@ -142,12 +141,12 @@ class OnlineLearner:
             known = max(1, method.stream.num_classes)  # a head has a row before the first label
             method.stream = replace(method.stream, num_classes=known)
             net = network_of(net, known)
-        if not method.gives_logits and c.needs_logits:
+        if not method.gives_logits and d.needs_logits:
             raise UserError(
                 f"{method.name} has no classifier that could teach or be taught; take "
                 f"{method.name} alone"
             )
-        if not (c.base_weight or c.student_views or c.method_batch_edges):
+        if not (d.base_weight or d.student_views or d.method_batch_edges):
             raise UserError(
                 "nothing is learnt: base_weight is 0, and there are neither labels on views nor "
                 "lessons; take base_weight=1"
@@ -177,28 +176,36 @@ class OnlineLearner:
                 compile=compile,
             )
 
-        places = [self.devices[index % len(self.devices)] for index in range(c.peers)]
+        places = [self.devices[index % len(self.devices)] for index in range(d.peers)]
         self.peers = [new_peer(index, place) for index, place in enumerate(places)]
-        if len({id(peer.model.net) for peer in self.peers}) < c.peers:
+        if len({id(peer.model.net) for peer in self.peers}) < d.peers:
             raise UserError("network: net() must make a new network at each call, one per peer")
-        more = count(c.peers)
+        more = count(d.peers)
 
         def teacher(name: str) -> Teacher:
-            values = c.teachers.get(name, {})
+            values = d.teachers.get(name, {})
             return TEACHERS[name](self.peers, lambda: new_peer(next(more), first), **values)
 
-        self.teachers = {name: teacher(name) for name in c.teacher_names}
+        self.teachers = {name: teacher(name) for name in d.teacher_names}
         self._turns = Turns()  # of those who learn, save or load
         self.whole = Whole()
         self._each_peer = SideBySide(self.peers, method, peers_at_once, compiled=compile)
-        self._gradients = Gradients(
-            self._each_peer, c, self.teachers, self.memory, self.rngs, self.device
+        self._step = Step(
+            self.peers,
+            self._each_peer,
+            method,
+            d,
+            self.teachers,
+            self.memory,
+            self.rngs,
+            self.device,
+            check_declared,
         )
         self.predictors = Answering(
             self.peers,
             self.teachers,
-            c.predict_with if predict_with is None or predict_with == "ncm" else predict_with,
-            predict_with or c.predict_with,
+            d.predict_with if predict_with is None or predict_with == "ncm" else predict_with,
+            predict_with or d.predict_with,
             distance=distance,
             method=method,
             memory=self.memory,
@@ -280,7 +287,7 @@ class OnlineLearner:
     def _rehearse(self) -> dict[str, float]:
         with AllOrNothing(self, "before weights") as guard, torch.enable_grad():
             with private_randomness(self.rngs["layers"], *self.devices):
-                losses, _ = self._gradients.compute(None, self.progress)
+                losses, _ = self._step.gradients(None, self.progress)
             with self.whole.lock:
                 self._move_weights()
                 self.progress = self.progress.after_rehearsal()
@@ -385,9 +392,9 @@ class OnlineLearner:
         batch = moved(batch, self.device)
         with private_randomness(self.rngs["layers"], *self.devices):
             for _ in range(self.updates - 1):
-                if self._gradients.compute(batch, progress)[1]:
+                if self._step.gradients(batch, progress)[1]:
                     self._move_weights()
-            losses, outcomes = self._gradients.compute(batch, progress)
+            losses, outcomes = self._step.gradients(batch, progress)
             rows |= mean_over_peers([outcome.store for outcome in outcomes])
             carry = mean_over_peers([outcome.carry for outcome in outcomes])
             slots = self.memory.choose(rows, self.rngs["memory"]) if remember else []
@@ -411,10 +418,7 @@ class OnlineLearner:
     def _move_weights(self) -> None:
         """Let every peer follow its gradients, and the teachers the peers."""
         self.moving = "weights"
-        for peer in self.peers:
-            peer.step()
-        for teacher in self.teachers.values():
-            teacher.after_step()
+        self._step.move()
 
     def end_task(self) -> None:
         """Say that a task has ended, if the stream has such boundaries."""

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from peerlearn.errors import UserError
-from peerlearn.learner.collaboration import Distance
 from peerlearn.learner.frozen import (
     ClassMeans,
     Frozen,
@@ -19,7 +18,7 @@ from peerlearn.learner.frozen import (
     frozen_copy,
     go_halfway,
 )
-from peerlearn.learner.inputs import Array, checked_images
+from peerlearn.learner.inputs import Array, Distance, checked_images
 from peerlearn.learner.whole import Whole
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
