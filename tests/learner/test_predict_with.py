@@ -9,15 +9,16 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from conftest import Build, learn_some, same, tensors
-from peerlearn.learner.distillation import Distance, Networks
 from torch import Tensor
 from typing_extensions import override
 
 from peerlearn import METHODS, ClassStream, Distillation, OnlineLearner, UserError, small_net
 from peerlearn.checks import check_method
 from peerlearn.data.images import ImageSet
+from peerlearn.distill.distillation import Networks
 from peerlearn.distill.wrappers.ema import EMA
 from peerlearn.experiment.evaluate import Scores
+from peerlearn.learner.inputs import Distance
 from peerlearn.losses import class_means
 from peerlearn.methods import ER
 from peerlearn.methods.interface import Answers

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from conftest import Build, learn_some, same, tensors, weights
-from peerlearn.learner.distillation import Networks
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,6 +25,7 @@ from peerlearn import (
     small_net,
 )
 from peerlearn.distill import TEACHERS, distillation_of
+from peerlearn.distill.distillation import Networks
 from peerlearn.distill.teachers.base import TeacherInput
 from peerlearn.distill.teachers.ema import EMABase, EMATeacher
 from peerlearn.learner.validation import check_state

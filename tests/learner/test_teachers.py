@@ -182,7 +182,7 @@ def test_two_teachers_that_are_born_are_born_different(stream: ClassStream) -> N
     assert not same(dict(one.named_parameters()), dict(two.named_parameters()))
 
 
-def test_every_teacher_says_whether_it_answers_any_batch() -> None:
+def test_every_teacher_says_whether_it_sees_the_method_batch() -> None:
     for name, teacher in TEACHERS.items():
         overrides = teacher.batch_logits is not Teacher.batch_logits
-        assert overrides == teacher.answers_any_batch, name
+        assert overrides == teacher.sees_method_batch, name

@@ -56,7 +56,7 @@ class Loud(OtherPeers):
                 for one in super().logits(views, given)]
 """
 WRAPPER = """
-from peerlearn.learner.distillation import Edge
+from peerlearn.distill import Edge
 from peerlearn.distill.wrappers.base import Wrapper
 class Shout(Wrapper):
     name = "shout"
