@@ -16,10 +16,11 @@ from peerlearn import (
     ViewChain,
     small_net,
 )
-from peerlearn.distill import METHOD_BATCH, distillation_loss, distillation_of
+from peerlearn.distill import METHOD_BATCH, WRAPPERS, distillation_loss, distillation_of
 from peerlearn.distill.wrappers.base import WEIGHTS
 from peerlearn.losses import distill
 from peerlearn.methods.interface import LabelledImages
+from peerlearn.records.schema import DIRECTIONS
 
 NET = partial(small_net, 4, width=4)
 CCL, CHAIN = (Edge(0, 0),), (Edge(0, 1), Edge(1, 2), Edge(2, 3))
@@ -91,6 +92,20 @@ class TestPresets:
             c = distillation_of(name, "er")
             assert c.edges == tuple(Edge(*ends, by=teacher) for ends in edges), name
             assert c.peers == peers
+
+    @pytest.mark.parametrize("name", DIRECTIONS)
+    def test_a_name_with_a_direction_is_a_preset(self, name: str) -> None:
+        base = name.partition("-")[0]
+        for profile in ("paper", "authors"):
+            expected = distillation_of(base, "er", profile=profile, direction=DIRECTIONS[name])
+            assert distillation_of(name, "er", profile=profile) == expected
+
+    def test_runs_recorded_without_a_direction_are_known_for_every_wrapper_that_has_one(
+        self,
+    ) -> None:
+        fields = {name: wrapper.model_fields for name, wrapper in WRAPPERS.items()}
+        found = {name: own["direction"].default for name, own in fields.items() if "direction" in own}
+        assert found == DIRECTIONS
 
     @pytest.mark.parametrize("method", WEIGHTS)
     def test_weights_are_the_published_ones(self, method: str) -> None:
