@@ -103,9 +103,8 @@ class TestPresets:
     def test_runs_recorded_without_a_direction_are_known_for_every_wrapper_that_has_one(
         self,
     ) -> None:
-        fields = {name: wrapper.model_fields for name, wrapper in WRAPPERS.items()}
-        found = {name: own["direction"].default for name, own in fields.items() if "direction" in own}
-        assert found == DIRECTIONS
+        fields = {name: wrapper.model_fields.get("direction") for name, wrapper in WRAPPERS.items()}
+        assert {name: one.default for name, one in fields.items() if one} == DIRECTIONS
 
     @pytest.mark.parametrize("method", WEIGHTS)
     def test_weights_are_the_published_ones(self, method: str) -> None:
