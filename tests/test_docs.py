@@ -18,7 +18,7 @@ from test_house import FLOORS
 import peerlearn
 from peerlearn import METHODS, augment, memory, metrics, stream
 from peerlearn.data import DATASETS
-from peerlearn.learner import WRAPPERS
+from peerlearn.distill import WRAPPERS
 from peerlearn.learner.build import REGISTRIES
 from peerlearn.settings import Settings, settings_of
 

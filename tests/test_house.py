@@ -18,6 +18,7 @@ FLOORS = [  # from the ground up; a floor imports those below it, never a neighb
     ["augment", "losses", "memory", "nets"],
     ["peer"],
     ["methods"],
+    ["distill"],
     ["learner"],
     ["export"],
     ["checks"],
@@ -73,7 +74,7 @@ def test_every_part_of_the_package_has_its_floor() -> None:
 
 
 def test_an_upward_import_would_be_found() -> None:
-    assert HEIGHT["learner"] > HEIGHT["methods"] > HEIGHT["peer"]
+    assert HEIGHT["learner"] > HEIGHT["distill"] > HEIGHT["methods"] > HEIGHT["peer"]
     assert "peer.optimizers" in imports("methods.interface")
     assert "learner.online" in imports("learner.checkpoint")  # under TYPE_CHECKING
 

@@ -9,7 +9,7 @@ from conftest import Build, learn_some
 
 from peerlearn import METHODS, ClassStream
 from peerlearn.checks import PROMISES, Bench, BrokenPromise, check_method
-from peerlearn.learner import WRAPPERS
+from peerlearn.distill import WRAPPERS
 from peerlearn.methods import ER
 
 
@@ -23,7 +23,7 @@ def test_every_method_keeps_every_promise(name: str, promise: Any) -> None:
 def test_every_method_runs_in_every_wrapper(name: str, build: Build, stream: ClassStream) -> None:
     learner = build(name)
     losses = learn_some(learner, stream, 3)[-1]
-    assert losses["base"] > 0 or (losses["labels"] > 0 and not learner.collaboration.base_weight)
+    assert losses["base"] > 0 or (losses["labels"] > 0 and not learner.distillation.base_weight)
     assert len(learner.peers) == WRAPPERS[name.partition("+")[2]].model_fields["peers"].default
 
 

@@ -7,7 +7,7 @@ import torch
 from conftest import Build, learn_some
 
 from peerlearn import METHODS, ClassStream
-from peerlearn.learner import WRAPPERS
+from peerlearn.distill import WRAPPERS
 from peerlearn.memory import MEMORIES
 from peerlearn.peer import OPTIMIZERS
 from peerlearn.settings import fields_of, settings_of
@@ -19,7 +19,7 @@ OTHER: dict[str, Any] = {
     "equal_view": "hardest", "scale_base": True, "chain.stages": 1, "chain.ops": 1,
     "chain.magnitude": 3, "chain.per_sample": True, "lr": 0.02, "weight_decay": 0.3,
     "beta1": 0.5, "beta2": 0.5, "momentum": 0.5, "base_weight": 0.4, "chain.first": "full",
-    "chain.aligned": True, "aligned_crop": True,
+    "chain.aligned": True, "aligned_crop": True, "direction": "easy-to-hard",
     "view": "crop_flip", "form": "paper", "shadow_weight": 3.0, "shadow.alpha": 0.3,
     "shadow.start": "zero", "shadow.buffers": "own", "shadow.broadcast_every": 2,
     "shadow.broadcast_share": 0.3,
@@ -30,6 +30,8 @@ NEEDS = {
     "shadow.buffers": {"predict_with": "ema"},  # the only one who has them
 }  # fmt: skip
 SPECIAL = {
+    ("ccldc-easy-to-hard", "direction"),  # has the other direction by default; see ccldc
+    ("sdc-easy-to-hard", "direction"),
     ("ccl", "equal_view"),  # without a chain the hardest view is the image itself
     ("ema", "shadow.buffers"),  # a copy that is shown nothing has no statistics of its own
     ("finetune", "replay_batch"),  # replays nothing; says what its cost is compared with

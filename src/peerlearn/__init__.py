@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from peerlearn.augment import ViewChain as ViewChain
     from peerlearn.data import ImageSet as ImageSet
     from peerlearn.data import toy_images as toy_images
+    from peerlearn.distill import Distillation as Distillation
+    from peerlearn.distill import Edge as Edge
     from peerlearn.errors import UserError as UserError
-    from peerlearn.learner import Collaboration as Collaboration
-    from peerlearn.learner import Edge as Edge
     from peerlearn.learner import OnlineLearner as OnlineLearner
     from peerlearn.learner import build_learner as build_learner
     from peerlearn.live import OpenLearner as OpenLearner
@@ -41,8 +41,8 @@ _HOMES = {
     "BatchStream": "stream",
     "BlurryStream": "stream",
     "ClassStream": "stream",
-    "Collaboration": "learner",
-    "Edge": "learner",
+    "Distillation": "distill",
+    "Edge": "distill",
     "ImageSet": "data",
     "OnlineLearner": "learner",
     "OpenLearner": "live",

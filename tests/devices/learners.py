@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from peerlearn import METHODS, ClassStream, OnlineLearner, build_learner, small_net, toy_images
-from peerlearn.learner import WRAPPERS
+from peerlearn.distill import WRAPPERS
 from peerlearn.learner.inputs import Devices
 
 PEERS = [f"{method}+ccldc" for method in METHODS]

@@ -10,7 +10,7 @@ from torch import nn
 
 from devices.learners import NAMES, ONE, PEERS, STREAM, TWO, build, differences, taught, teach
 from peerlearn import METHODS, UserError, small_net
-from peerlearn.learner import WRAPPERS
+from peerlearn.distill import WRAPPERS
 from peerlearn.methods import ER
 from peerlearn.methods.interface import Outcome
 

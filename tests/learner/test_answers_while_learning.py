@@ -12,7 +12,7 @@ from conftest import Build, same, tensors
 from torch import Tensor, nn
 
 from peerlearn import ClassStream, OnlineLearner, StreamInfo, UserError, WithHead
-from peerlearn.learner import collaboration_of
+from peerlearn.distill import distillation_of
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods import ER
 from peerlearn.methods.interface import Method
@@ -197,7 +197,7 @@ def test_a_method_that_asks_its_own_learner_gets_the_state_before_the_step(
     at_once: int, stream: ClassStream
 ) -> None:
     method = Asking(StreamInfo(num_classes=4))
-    chain = collaboration_of("ccldc", "er")
+    chain = distillation_of("ccldc", "er")
     learner = OnlineLearner(
         method, lambda: small_net(4, width=4), chain, memory=20, peers_at_once=at_once
     )

@@ -81,7 +81,7 @@ def test_whole_numbers_of_other_libraries_are_saved_as_such(
 
 
 @pytest.mark.parametrize("name", ["er+untrained", "er+sdc", "derpp+ccldc-easy-to-hard"])
-def test_other_collaborations_resume_too(
+def test_other_distillations_resume_too(
     name: str, build: Build, stream: ClassStream, tmp_path: Path
 ) -> None:
     unbroken, resumed = build(name), build(name)
@@ -197,6 +197,15 @@ class TestABadCheckpoint:
         self.refuse(build("er+ccldc", memory=30), saved, "memory.size 20 there, 30 here")
         self.refuse(build("er"), saved, "collaboration.peers 2 there, 1 here")
 
+    def test_with_earlier_names_of_settings_is_loaded(self, build: Build, saved: Path) -> None:
+        path, settings = saved / "state.json", checkpoint.settings(build("er+ccldc"))
+        text = path.read_text()
+        for old, new in checkpoint.RENAMED.items():
+            assert new in settings
+            text = text.replace(new, old)
+        path.write_text(text)
+        build("er+ccldc").load(saved)
+
     def test_of_another_network_is_refused(self, build: Build, saved: Path) -> None:
         wider = build("er+ccldc", net=lambda: small_net(4, width=8))
         self.refuse(wider, saved, "with the network of the checkpoint")
@@ -275,7 +284,7 @@ def test_an_interrupted_step_leaves_nothing_behind(
         broken.learn(*batch)
     broken.save(tmp_path)
     monkeypatch.setattr(
-        broken._gradients, "_learn_together", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
+        broken._step, "_learn_views", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
         broken.learn(*batches[3])

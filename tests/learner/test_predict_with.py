@@ -12,12 +12,13 @@ from conftest import Build, learn_some, same, tensors
 from torch import Tensor
 from typing_extensions import override
 
-from peerlearn import METHODS, ClassStream, Collaboration, OnlineLearner, UserError, small_net
+from peerlearn import METHODS, ClassStream, Distillation, OnlineLearner, UserError, small_net
 from peerlearn.checks import check_method
 from peerlearn.data.images import ImageSet
+from peerlearn.distill.distillation import Networks
+from peerlearn.distill.wrappers.ema import EMA
 from peerlearn.experiment.evaluate import Scores
-from peerlearn.learner.collaboration import Distance, Networks
-from peerlearn.learner.wrappers.slow import EMA
+from peerlearn.learner.inputs import Distance
 from peerlearn.losses import class_means
 from peerlearn.methods import ER
 from peerlearn.methods.interface import Answers
@@ -75,16 +76,16 @@ def batch(stream: ClassStream) -> Batch:
     return list(stream.tasks[1])[-1]
 
 
-def slow_copies(learner: OnlineLearner) -> list[PeerModel]:
+def ema_copies(learner: OnlineLearner) -> list[PeerModel]:
     """The slow copy of each peer."""
-    (copies,) = filter(None, (teacher.slow_copies for teacher in learner.teachers.values()))
+    (copies,) = filter(None, (teacher.ema_copies for teacher in learner.teachers.values()))
     return copies
 
 
 def by_hand(learner: OnlineLearner, who: Networks, build: Build, x: Tensor) -> Tensor:
     """Logits of networks of their own, into which the right weights and statistics are loaded."""
     said = []
-    for peer, slow in zip(learner.peers, slow_copies(learner), strict=True):
+    for peer, slow in zip(learner.peers, ema_copies(learner), strict=True):
         net = build(f"{learner.method.name}+ema", seed=5).peers[0].model.eval()
         own, other = peer.model.state_dict(), slow.state_dict()
         if who == "ema":
@@ -119,7 +120,7 @@ def test_half_way_means_the_weights_and_not_the_statistics(
     learner = build("er+mkd", shadow={"alpha": 0.1})
     learn_some(learner, stream, 3)
     before = {who: learner.snapshot(who).logits(x) for who in NETWORKS}
-    for name, buffer in slow_copies(learner)[0].named_buffers():
+    for name, buffer in ema_copies(learner)[0].named_buffers():
         if name.endswith("running_mean"):
             buffer.add_(1)
     after = {who: learner.snapshot(who).logits(x) for who in NETWORKS}
@@ -127,10 +128,10 @@ def test_half_way_means_the_weights_and_not_the_statistics(
     assert changed == ["ema"]
 
 
-def test_one_who_was_not_asked_for_is_as_the_collaboration_says(
+def test_one_who_was_not_asked_for_is_as_the_distillation_says(
     learner: OnlineLearner, x: Tensor
 ) -> None:
-    who = learner.collaboration.predict_with
+    who = learner.distillation.predict_with
     assert torch.equal(learner.predict(x), learner.predict(x, predict_with=who))
     assert torch.equal(learner.predict_proba(x), learner.predict_proba(x, predict_with=who))
     assert torch.equal(learner.logits(x), learner.snapshot(who).logits(x))
@@ -145,7 +146,7 @@ def test_one_who_was_not_asked_for_is_as_the_collaboration_says(
      ("er+gwm", "peers")],
 )  # fmt: skip
 def test_every_wrapper_has_networks_that_predict(name: str, who: Networks, build: Build) -> None:
-    assert build(name).collaboration.predict_with == who
+    assert build(name).distillation.predict_with == who
 
 
 def test_a_single_peer_is_asked_for_itself_whoever_answers(
@@ -311,7 +312,7 @@ class TestScores:
         assert restored.summary() == scores.summary()
 
     @pytest.mark.parametrize("name", ["er", "er+ccldc"])
-    def test_without_slow_copies_are_as_they_always_were(
+    def test_without_ema_copies_are_as_they_always_were(
         self, name: str, build: Build, stream: ClassStream
     ) -> None:
         scores = self.learnt(build(name), stream)
@@ -398,7 +399,7 @@ def test_the_old_name_still_works(build: Build, stream: ClassStream, x: Tensor) 
         learn_some(learner, stream, 3)
     assert torch.equal(old.logits(x), new.logits(x))
     assert torch.equal(old.predict(x, answer="shadow"), new.predict(x, "ema"))
-    assert Collaboration(answer="shadow", teachers={"shadow": {}}).predict_with == "ema"  # type: ignore[call-arg]
+    assert Distillation(answer="shadow", teachers={"shadow": {}}).predict_with == "ema"  # type: ignore[call-arg]
 
 
 def test_a_wrapper_that_says_it_in_the_old_way_still_works() -> None:
@@ -409,7 +410,7 @@ def test_a_wrapper_that_says_it_in_the_old_way_still_works() -> None:
             answer: str = "shadow"
 
     assert Old.predict_with == "ema"
-    assert Old().collaboration().predict_with == "ema"
+    assert Old().distillation().predict_with == "ema"
 
 
 class TestMemoryFeatures:

@@ -6,8 +6,8 @@ from torch.nn import functional as F
 
 from peerlearn import OpenLearner, StreamInfo, build_learner
 from peerlearn.augment import full
+from peerlearn.distill import WRAPPERS
 from peerlearn.errors import UserError
-from peerlearn.learner import WRAPPERS
 
 INFO = StreamInfo(num_classes=4, boundaries=True, classes_per_task=2)
 X = torch.randint(0, 256, (10, 3, 8, 8), generator=torch.Generator().manual_seed(0)).byte()
@@ -111,13 +111,13 @@ def test_a_step_that_fails_changes_nothing(monkeypatch):
 
 def test_steps_before_a_failure_stay(monkeypatch):
     learner, twin = learner_of("er"), learner_of("er")
-    compute, calls = learner._gradients.compute, []
+    compute, calls = learner._step.gradients, []
 
     def fails_at_the_third(*given):
         calls.append(1)
         return compute(*given) if len(calls) < 3 else 1 / 0
 
-    monkeypatch.setattr(learner._gradients, "compute", fails_at_the_third)
+    monkeypatch.setattr(learner._step, "gradients", fails_at_the_third)
     with pytest.raises(ZeroDivisionError):
         learner.rehearse(5)
     twin.rehearse(2)

@@ -125,9 +125,9 @@ def test_new_rows_are_those_of_a_learner_just_built(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["er+ema", "er+ccldc-ema", "er+gwm"])
-def test_slow_copies_begin_new_rows_where_their_peers_do(name: str) -> None:
+def test_ema_copies_begin_new_rows_where_their_peers_do(name: str) -> None:
     learner = grown(learnt(name), 4)
-    (copies,) = filter(None, (teacher.slow_copies for teacher in learner.teachers.values()))
+    (copies,) = filter(None, (teacher.ema_copies for teacher in learner.teachers.values()))
     for peer, slow in zip(learner.peers, copies, strict=True):
         own, its = (model.state_dict()["net.head.weight"] for model in (peer.model, slow))
         assert torch.equal(own[2:], its[2:])

@@ -15,14 +15,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from peerlearn import (
     ClassStream,
-    Collaboration,
+    Distillation,
     OnlineLearner,
     StreamInfo,
     WithHead,
     small_net,
 )
+from peerlearn.distill import WRAPPERS
 from peerlearn.errors import UserError
-from peerlearn.learner import WRAPPERS
 from peerlearn.methods import ER
 from peerlearn.methods.interface import Outcome
 from peerlearn.methods.replay import Replay
@@ -55,8 +55,8 @@ def test_more_peers_than_lanes_and_several_updates(build: Build, stream: ClassSt
     assert_same(in_turn, side_by_side)
 
 
-def two_peers() -> Collaboration:
-    return WRAPPERS["ccldc"]().collaboration()
+def two_peers() -> Distillation:
+    return WRAPPERS["ccldc"]().distillation()
 
 
 def with_dropout() -> nn.Module:

@@ -17,17 +17,17 @@ from torch.nn import functional as F
 from peerlearn import (
     METHODS,
     ClassStream,
-    Collaboration,
+    Distillation,
     Edge,
     OnlineLearner,
     UserError,
     build_learner,
     small_net,
 )
-from peerlearn.learner import TEACHERS, collaboration_of
-from peerlearn.learner.collaboration import Networks
-from peerlearn.learner.teacher import Shown
-from peerlearn.learner.teachers.slow import Shadow, SlowTeacher
+from peerlearn.distill import TEACHERS, distillation_of
+from peerlearn.distill.distillation import Networks
+from peerlearn.distill.teachers.base import TeacherInput
+from peerlearn.distill.teachers.ema import EMABase, EMATeacher
 from peerlearn.learner.validation import check_state
 from peerlearn.methods import ER
 from peerlearn.methods.interface import LabelledImages
@@ -49,9 +49,9 @@ SETTINGS = [
 ]
 
 
-def slow(learner: OnlineLearner) -> SlowTeacher:
+def slow(learner: OnlineLearner) -> EMABase:
     """The teacher that has slow copies."""
-    (teacher,) = (one for one in learner.teachers.values() if isinstance(one, SlowTeacher))
+    (teacher,) = (one for one in learner.teachers.values() if isinstance(one, EMABase))
     return teacher
 
 
@@ -99,7 +99,7 @@ def drawn_next(learner: OnlineLearner, batch: Batch) -> Drawn:
     assert draw is not None
     groups = learner.method.groups(draw, views)
     x, y = (torch.cat(parts) for parts in zip(*((g.x, g.y) for g in groups), strict=True))
-    return Drawn(draw.train, y, learner.collaboration.chain(x, views))
+    return Drawn(draw.train, y, learner.distillation.chain(x, views))
 
 
 def kl(student: Tensor, teacher: Tensor, tau: float = 4.0) -> Tensor:
@@ -117,7 +117,7 @@ class TestFollowing:
         x = stream.test_sets[0].x
         for batch in list(stream.tasks[0])[:4]:
             learner.learn(*batch)
-            for peer, model in zip(learner.peers, slow(learner).slow_copies, strict=True):
+            for peer, model in zip(learner.peers, slow(learner).ema_copies, strict=True):
                 assert same(state(peer.model), state(model))
             logits = [learner.snapshot(who).logits(x) for who in NETWORKS]
             assert torch.equal(logits[0], logits[1])
@@ -192,7 +192,7 @@ class TestBuffers:
         begun(learner, stream)
         teacher, (model,) = slow(learner), slow(learner).models
         was, theirs = buffers(model), buffers(learner.peers[0].model)
-        teacher.answers([0, 1], Shown([some_images(0), some_images(1)], []))
+        teacher.logits([0, 1], TeacherInput([some_images(0), some_images(1)], []))
         assert same(buffers(model), was)
         teacher.after_step()
         for name, tensor in buffers(model).items():
@@ -207,7 +207,7 @@ class TestBuffers:
         begun(learner, stream)
         teacher, (model,) = slow(learner), slow(learner).models
         plain, views = copy.deepcopy(model.net), [some_images(0), some_images(1)]
-        teacher.answers([0, 1], Shown(views, []))
+        teacher.logits([0, 1], TeacherInput(views, []))
         for view in (views[1], views[0]):  # the hardest first
             plain(view)
         assert same(buffers(model.net), buffers(plain))
@@ -287,7 +287,7 @@ class TestLessons:
             lessons = [
                 edge.weight * kl(one(views[edge.student]), by(views[edge.teacher]))
                 for one, by in zip(students, copies[::swapped], strict=True)
-                for edge in learner.collaboration.edges
+                for edge in learner.distillation.edges
             ]
             return torch.stack(lessons).sum().item() / len(students)
 
@@ -314,7 +314,7 @@ class TestLessons:
         assert seen == [True, True] * len(learner.peers)
         assert not any(weight.requires_grad for weight in slow_weights)
         assert all(model.forwards and not model.backwards for model in models)
-        said = slow(learner).answers([0], Shown([some_images()], []))
+        said = slow(learner).logits([0], TeacherInput([some_images()], []))
         assert len(said) == len(learner.peers)
         assert not any(by[0].requires_grad for by in said)
 
@@ -326,7 +326,7 @@ class TestLessons:
         begun(learner, stream, 3)
         views = [some_images(0), some_images(1)]
         own = [[net(view) for view in views] for net in (m.net for m in slow(learner).models)]
-        said = slow(learner).answers([0, 1], Shown(views, []))
+        said = slow(learner).logits([0, 1], TeacherInput(views, []))
         for i, by in enumerate(said):
             others = [*own[:i], *own[i + 1 :]]
             for view in (0, 1):
@@ -340,7 +340,7 @@ class TestLessons:
         learner = build("er+gwm", peers=3)
         begun(learner, stream, 3)
         (model,), x = slow(learner).models, some_images()
-        said = slow(learner).answers([0], Shown([x], []))
+        said = slow(learner).logits([0], TeacherInput([x], []))
         assert len(said) == 3
         assert all(torch.equal(by[0], model.net(x)) for by in said)
 
@@ -588,7 +588,7 @@ def test_a_copy_that_cannot_be_is_refused(
 
 
 def test_a_teacher_says_that_its_settings_are_the_wrong_ones(stream: ClassStream) -> None:
-    c = Collaboration(teachers={"shadow": {"alpha": 1, "start": "zero"}})
+    c = Distillation(teachers={"shadow": {"alpha": 1, "start": "zero"}})
     with pytest.raises(UserError, match=r"^teacher 'shadow': .*needs an alpha below 1"):
         OnlineLearner(ER(stream.info), NET, c, memory=20)
 
@@ -599,16 +599,16 @@ def test_an_answer_by_copies_that_are_not_there_is_refused_with_what_to_do(
 ) -> None:
     edges = (Edge(0, 0, "frozen"),)
     with pytest.raises(UserError, match=f"predict_with='{who}' needs an EMA copy") as refused:
-        Collaboration(edges=edges, predict_with=who)
+        Distillation(edges=edges, predict_with=who)
     assert "take predict_with='peers', or teachers={'shadow': {}}" in str(refused.value)
-    beside = Collaboration(edges=edges, predict_with=who, teachers={"shadow": {}})
+    beside = Distillation(edges=edges, predict_with=who, teachers={"shadow": {}})
     assert beside.predict_with == who
 
 
-def test_a_copy_may_be_beside_any_collaboration(build: Build, stream: ClassStream) -> None:
+def test_a_copy_may_be_beside_any_distillation(build: Build, stream: ClassStream) -> None:
     """Nobody hears it, so nothing is learnt otherwise."""
     plain = build("er+ccldc", net=NET)
-    told = plain.collaboration.model_copy(update={"teachers": {"shadow": {"alpha": 0.1}}})
+    told = plain.distillation.model_copy(update={"teachers": {"shadow": {"alpha": 0.1}}})
     beside = OnlineLearner(plain.method, NET, told, memory=20, seed=0)
     assert learn_some(plain, stream, 3) == learn_some(beside, stream, 3)
     for one, two in zip(plain.peers, beside.peers, strict=True):
@@ -673,7 +673,7 @@ def test_a_method_with_a_loss_of_its_own_keeps_it_beside_mkd(stream: ClassStream
         METHODS.add(Louder)
         METHODS.add(Another)
         weights_of = [
-            build_learner(f"{name}+mkd", stream.info, NET, memory=20).collaboration.base_weight
+            build_learner(f"{name}+mkd", stream.info, NET, memory=20).distillation.base_weight
             for name in ("louder", "another")
         ]
     assert weights_of == [1, 0]
@@ -691,16 +691,16 @@ def test_a_checkpoint_of_another_broadcast_is_refused(stream: ClassStream, tmp_p
 
 
 def test_a_slow_teacher_that_lacks_a_copy_is_told(stream: ClassStream) -> None:
-    class Lacking(Shadow):
+    class Lacking(EMATeacher):
         name = "lacking"
 
         @property
-        def slow_copies(self) -> list[PeerModel]:
+        def ema_copies(self) -> list[PeerModel]:
             return self.models[:1]
 
     with TEACHERS.unchanged():
         TEACHERS.add(Lacking)
-        c = Collaboration(peers=2, teachers={"lacking": {}}, predict_with="ema")
+        c = Distillation(peers=2, teachers={"lacking": {}}, predict_with="ema")
         with pytest.raises(UserError, match="must hold a network for each of 2 peers"):
             OnlineLearner(ER(stream.info), NET, c, memory=20)
 
@@ -717,13 +717,13 @@ def test_weights_that_nobody_learns_may_be_infinite(stream: ClassStream) -> None
         assert {tuple(n.net.mask.tolist()) for n in learner.networks} == {(1.0, -torch.inf)}
 
 
-@pytest.mark.parametrize("form", ["build_learner", "collaboration_of"])
+@pytest.mark.parametrize("form", ["build_learner", "distillation_of"])
 def test_one_field_of_a_slow_copy_leaves_the_others_as_the_profile_has_them(
     form: str, stream: ClassStream
 ) -> None:
     given: dict[str, Any] = {"profile": "authors", "shadow": {"alpha": 0.05}}
     if form == "build_learner":
-        c = build_learner("er+mkd", stream.info, NET, memory=20, **given).collaboration
+        c = build_learner("er+mkd", stream.info, NET, memory=20, **given).distillation
     else:
-        c = collaboration_of("mkd", "er", **given)
+        c = distillation_of("mkd", "er", **given)
     assert c.teachers == {"shadow": {"alpha": 0.05, "start": "zero", "buffers": "own"}}

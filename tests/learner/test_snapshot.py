@@ -471,11 +471,11 @@ class TestARuleOfTheMethodsOwn:
             learner.predict_proba(stream.test_sets[0].x)
 
     def test_a_method_without_a_classifier_cannot_be_taught(self) -> None:
-        from peerlearn.learner import collaboration_of
+        from peerlearn.distill import distillation_of
 
         method = NearestMean(StreamInfo(num_classes=4))
         with pytest.raises(UserError, match="nearest_mean has no classifier"):
-            OnlineLearner(method, self.net, collaboration_of("ccldc", "er"), memory=20)
+            OnlineLearner(method, self.net, distillation_of("ccldc", "er"), memory=20)
 
 
 def test_a_head_of_the_methods_own_answers_learns_and_is_saved(

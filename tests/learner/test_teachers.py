@@ -8,11 +8,11 @@ import torch
 from conftest import Build, learn_some, same, weights
 from torch import Tensor
 
-from peerlearn import ClassStream, Collaboration, Edge, OnlineLearner, UserError, small_net
-from peerlearn.learner import TEACHERS, WRAPPERS
-from peerlearn.learner.teacher import Shown, Teacher, TeacherSettings
-from peerlearn.learner.teachers.present import Frozen, OtherPeers
-from peerlearn.learner.wrapper import Wrapper
+from peerlearn import ClassStream, Distillation, Edge, OnlineLearner, UserError, small_net
+from peerlearn.distill import TEACHERS, WRAPPERS
+from peerlearn.distill.teachers.base import Teacher, TeacherInput, TeacherSettings
+from peerlearn.distill.teachers.present import OtherPeers, UntrainedTeacher
+from peerlearn.distill.wrappers.base import Wrapper
 from peerlearn.methods import ER
 from peerlearn.settings import setting
 
@@ -21,7 +21,7 @@ BATCH = 10 + 20  # the stream, and all of the memory once it is full
 
 
 def learner(stream: ClassStream, *edges: Edge, peers: int = 1, labels: float = 0) -> OnlineLearner:
-    c = Collaboration(peers=peers, edges=edges, label_weight=labels, lesson_weight=1)
+    c = Distillation(peers=peers, edges=edges, label_weight=labels, lesson_weight=1)
     return OnlineLearner(ER(stream.info), NET, c, memory=20)
 
 
@@ -52,7 +52,7 @@ def test_a_network_is_shown_only_the_views_that_somebody_reads(
     assert images_of_a_step(made, stream) == [views * BATCH for views in expected]
 
 
-def test_edges_of_one_collaboration_may_have_different_teachers(stream: ClassStream) -> None:
+def test_edges_of_one_distillation_may_have_different_teachers(stream: ClassStream) -> None:
     made = learner(stream, Edge(0, 0, "peer"), Edge(0, 1, "self"), Edge(1, 2, "frozen"), peers=2)
     assert set(made.teachers) == {"peer", "self", "frozen"}
     assert len(made.networks) == 3
@@ -72,9 +72,9 @@ class Counting(OtherPeers):
     name = "counting"
     steps = 0
 
-    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
-        assert all(set(logits) >= set(asked) for logits in shown.students)
-        return super().answers(asked, shown)
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+        assert all(set(logits) >= set(views) for logits in given.students)
+        return super().logits(views, given)
 
     def after_step(self) -> None:
         self.steps += 1
@@ -116,8 +116,8 @@ class Dim(OtherPeers):
     settings: Settings
     name = "dim"
 
-    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
-        found = super().answers(asked, shown)
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+        found = super().logits(views, given)
         return [{v: self.settings.factor * z for v, z in one.items()} for one in found]
 
 
@@ -147,8 +147,8 @@ def test_a_teacher_is_told_what_its_wrapper_was_told(build: Build, stream: Class
 
 def test_what_nobody_would_hear_is_refused(build: Build, stream: ClassStream) -> None:
     with pytest.raises(UserError, match=r"no edge is by 'froze'; did you mean frozen"):
-        Collaboration(edges=(Edge(0, 0, "frozen"),), teachers={"froze": {}})
-    c = Collaboration(edges=(Edge(0, 0, "frozen"),), teachers={"frozen": {"decay": 0.1}})
+        Distillation(edges=(Edge(0, 0, "frozen"),), teachers={"froze": {}})
+    c = Distillation(edges=(Edge(0, 0, "frozen"),), teachers={"frozen": {"decay": 0.1}})
     with pytest.raises(UserError, match=r"teacher 'frozen': .*there is no setting 'decay'"):
         OnlineLearner(ER(stream.info), NET, c, memory=20)
     with TEACHERS.unchanged(), WRAPPERS.unchanged():
@@ -167,12 +167,12 @@ class Half(Wrapper):
         return (Edge(0, 0),)
 
 
-def test_every_field_that_a_collaboration_has_reaches_it() -> None:
-    assert Half(base_weight=0.3).collaboration().base_weight == 0.3
+def test_every_field_that_a_distillation_has_reaches_it() -> None:
+    assert Half(base_weight=0.3).distillation().base_weight == 0.3
 
 
 def test_two_teachers_that_are_born_are_born_different(stream: ClassStream) -> None:
-    class AnotherFrozen(Frozen):
+    class AnotherFrozen(UntrainedTeacher):
         name = "another"
 
     with TEACHERS.unchanged():
@@ -182,7 +182,7 @@ def test_two_teachers_that_are_born_are_born_different(stream: ClassStream) -> N
     assert not same(dict(one.named_parameters()), dict(two.named_parameters()))
 
 
-def test_every_teacher_says_whether_it_answers_any_batch() -> None:
+def test_every_teacher_says_whether_it_sees_the_method_batch() -> None:
     for name, teacher in TEACHERS.items():
-        overrides = teacher.answer_batch is not Teacher.answer_batch
-        assert overrides == teacher.answers_any_batch, name
+        overrides = teacher.batch_logits is not Teacher.batch_logits
+        assert overrides == teacher.sees_method_batch, name

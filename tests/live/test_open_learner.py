@@ -760,8 +760,8 @@ def test_within_the_first_batch_only_what_was_announced_is_an_answer(announced: 
     learner = new(size=8, labels=announced)
     x, labels = batches(1, classes=6)[0]
     before, said = learner.predict_proba(x), list[Any]()
-    gradients = learner.learner._gradients
-    compute = gradients.compute
+    step = learner.learner._step
+    compute = step.gradients
 
     def asking(*given: Any) -> Any:
         thread = threading.Thread(target=lambda: said.append(learner.predict(x, details=True)))
@@ -769,7 +769,7 @@ def test_within_the_first_batch_only_what_was_announced_is_an_answer(announced: 
         thread.join(PATIENCE)
         return compute(*given)
 
-    gradients.compute = asking  # type: ignore[method-assign]
+    step.gradients = asking  # type: ignore[method-assign]
     learner.learn(x, labels)
     assert said[0].classes == announced
     torch.testing.assert_close(said[0].probabilities, before)

@@ -169,7 +169,7 @@ class TestWhatIsReplayed:
         self, build: Build, stream: ClassStream
     ) -> None:
         one, two = build("mir+ccldc", memory=20), build("er+ccldc", memory=20)
-        two._gradients.collaboration = one.collaboration  # ER has published weights
+        two._step.distillation = one.distillation  # ER has published weights
         learn_some(one, stream)
         learn_some(two, stream)
         assert one.cost == two.cost

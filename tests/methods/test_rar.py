@@ -124,10 +124,10 @@ def test_each_step_draws_and_augments_anew_and_follows_its_gradient() -> None:
 
 
 @pytest.mark.parametrize("name", ["rar+ema", "rar+ccldc"])
-def test_wrapped_it_takes_the_steps_of_er_in_the_same_collaboration(name: str) -> None:
+def test_wrapped_it_takes_the_steps_of_er_in_the_same_distillation(name: str) -> None:
     learner = build(name)
-    net, collaboration = partial(small_net, 4, width=2), learner.collaboration
-    twin = OnlineLearner(ER(INFO, **TWIN), net, collaboration, memory=50, updates=10)
+    net, distillation = partial(small_net, 4, width=2), learner.distillation
+    twin = OnlineLearner(ER(INFO, **TWIN), net, distillation, memory=50, updates=10)
     assert learn(learner, 3) == learn(twin, 3)
     assert same(tensors(learner), tensors(twin))
     assert not same(tensors(learner), tensors(build(name)))

@@ -9,7 +9,7 @@ import pytest
 from command import command
 
 from peerlearn.data import DATASETS
-from peerlearn.learner import TEACHERS
+from peerlearn.distill import TEACHERS
 from peerlearn.learner.build import KINDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"

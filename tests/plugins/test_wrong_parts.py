@@ -47,17 +47,17 @@ def test_a_keyword_that_must_be_given_is_a_flag(capsys: pytest.CaptureFixture[st
 
 
 TEACHER = """
-from peerlearn.learner.teachers.present import OtherPeers
+from peerlearn.distill.teachers.present import OtherPeers
 class Loud(OtherPeers):
     name = "loud"
     factor = 1.0
-    def answers(self, asked, shown):
+    def logits(self, views, given):
         return [{v: self.factor * z for v, z in one.items()}
-                for one in super().answers(asked, shown)]
+                for one in super().logits(views, given)]
 """
 WRAPPER = """
-from peerlearn.learner.collaboration import Edge
-from peerlearn.learner.wrapper import Wrapper
+from peerlearn.distill import Edge
+from peerlearn.distill.wrappers.base import Wrapper
 class Shout(Wrapper):
     name = "shout"
     def edges(self):

@@ -42,7 +42,7 @@ def test_each_answer_is_a_row_of_its_own_with_its_own_gain() -> None:
     }
 
 
-def test_a_run_without_slow_copies_is_one_row() -> None:
+def test_a_run_without_ema_copies_is_one_row() -> None:
     run = record("er+ccldc")
     assert run.answered() == [run]
 

@@ -127,6 +127,20 @@ def test_the_collaboration_is_the_wrappers_own() -> None:
     assert by_label(runs)["er+ccldc, temperature=2"].gain is not None
 
 
+@pytest.mark.parametrize(
+    ("method", "direction"),
+    [("er+ccldc", "hard-to-easy"), ("er+ccldc-easy-to-hard", "easy-to-hard")],
+)
+def test_a_run_recorded_without_a_direction_had_the_default_one(
+    method: str, direction: str
+) -> None:
+    old = record(method)
+    new = record(method, seed=1, settings={"collaboration.direction": direction})
+    new = replace(new, config=new.config.model_copy(update={"variant": {}}))
+    (one,) = group_of([old, new]).series
+    assert one.seeds == (0, 1)
+
+
 def test_a_plugin_of_the_wrapper_does_not_part_it_from_its_baseline() -> None:
     runs = [record(), record("er+mine", plugins={"wrapper mine": "mine.py 1"})]
     assert by_label(runs)["er+mine"].gain is not None

@@ -40,7 +40,7 @@ def test_the_records_are_of_the_sweeps(runs: list[RunRecord]) -> None:
     assert {key(run.config) for run in runs} <= wanted
 
 
-def test_slow_copies_that_only_answer_change_nothing_that_ccldc_or_er_learns(
+def test_ema_copies_that_only_answer_change_nothing_that_ccldc_or_er_learns(
     runs: list[RunRecord],
 ) -> None:
     core = {(run.method, run.seed): run for run in read_runs(PLACE / "core.json")}

@@ -60,12 +60,12 @@ class Trained:
     @property
     def chain(self) -> ViewChain:
         """Its own chain; for one that has none, the one that CCL-DC has on its data."""
-        own = self.resolved.parts.collaboration(self.resolved.values).chain
+        own = self.resolved.parts.distillation(self.resolved.values).chain
         if own.stages:
             return own
         data = Given("data", self.resolved.values["data"], "file", "config.yaml")
         usual = resolve("er+ccldc", [data])
-        return usual.parts.collaboration(usual.values).chain
+        return usual.parts.distillation(usual.values).chain
 
 
 @dataclass

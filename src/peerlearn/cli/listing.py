@@ -51,7 +51,7 @@ def act(args: argparse.Namespace) -> None:
 def _registries() -> "dict[str, Registry[Any]]":
     from peerlearn.augment import AUGMENTATIONS
     from peerlearn.data import DATASETS
-    from peerlearn.learner import TEACHERS, WRAPPERS
+    from peerlearn.distill import TEACHERS, WRAPPERS
     from peerlearn.memory import MEMORIES
     from peerlearn.methods import METHODS
     from peerlearn.nets import NETWORKS

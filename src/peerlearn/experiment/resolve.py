@@ -154,7 +154,7 @@ class Resolved:
                 f"--{hides}: hides where tasks end, and {method.name} must be told; leave it out, "
                 f"or take {methods_without_tasks()}"
             )
-        if not method.gives_logits and self.parts.collaboration(self.values).needs_logits:
+        if not method.gives_logits and self.parts.distillation(self.values).needs_logits:
             raise UserError(
                 f"{self.method}: {method.name} has no logits to teach with; take it alone"
             )
@@ -182,7 +182,7 @@ class Resolved:
         if source == "ncm" and not (self.memory and method.uses_memory):
             why = "take --memory above 0" if method.uses_memory else f"{method.name} keeps none"
             raise UserError(f"--predict-with ncm: class means are of images in memory; {why}")
-        has_ema = self.parts.collaboration(self.values).has_ema
+        has_ema = self.parts.distillation(self.values).has_ema
         if source in ("ema", "average") and not has_ema:
             raise UserError(
                 f"--predict-with {source}: {self.method} has no EMA copies; choose peers or ncm, "

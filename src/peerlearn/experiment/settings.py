@@ -10,7 +10,7 @@ from pydantic import create_model, model_validator
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.errors import UserError
 from peerlearn.learner.build import Profile
-from peerlearn.learner.collaboration import Distance, PredictWith
+from peerlearn.learner.inputs import Distance, PredictWith
 from peerlearn.peer.model import Layout, Precision
 from peerlearn.records.schema import MOST_TASKS
 from peerlearn.settings import Settings, about, setting, settings_of

@@ -12,16 +12,12 @@ from torch import nn
 from peerlearn.augment import AUGMENTATIONS
 from peerlearn.augment.naming import Augment, names_augmentation
 from peerlearn.data import DATASETS
+from peerlearn.distill import TEACHERS, WRAPPERS
+from peerlearn.distill.distillation import Distillation
+from peerlearn.distill.wrappers.base import WrapperBase
 from peerlearn.errors import UserError, did_you_mean
-from peerlearn.learner import TEACHERS, WRAPPERS
-from peerlearn.learner.collaboration import (
-    Collaboration,
-    Distance,
-    PredictWith,
-)
-from peerlearn.learner.inputs import Devices, check_net
+from peerlearn.learner.inputs import Devices, Distance, PredictWith, check_net
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.learner.wrapper import WrapperBase
 from peerlearn.memory import MEMORIES
 from peerlearn.memory.base import Memory
 from peerlearn.methods import METHODS
@@ -148,8 +144,8 @@ class Parts:
     def origins(self, values: Values) -> dict[str, str]:
         """Whose the parts are that do not come with Peerlearn, teachers included."""
         named = [(KINDS[group], name) for group, name in self.names.items() if name]
-        collaboration = self.collaboration(values)
-        named += [(TEACHERS, teacher) for teacher in collaboration.teacher_names]
+        teachers = self.distillation(values).teacher_names
+        named += [(TEACHERS, teacher) for teacher in teachers]
         named += [(AUGMENTATIONS, name) for name in self._augmentations(values)]
         origins = {f"{kind.kind} {name}": kind.origin(name) for kind, name in named}
         return {part: origin for part, origin in origins.items() if origin}
@@ -165,12 +161,12 @@ class Parts:
         named = [key for key, field in fields.items() if names_augmentation(field)]
         return [values[key] for key in named if values.get(key) is not None]
 
-    def collaboration(self, values: Values) -> Collaboration:
-        """What the peers teach each other. values: of every group."""
+    def distillation(self, values: Values) -> Distillation:
+        """Return what the peers teach each other. values: of every group."""
         if self.wrapper is None:
-            return Collaboration()
+            return Distillation()
         own = {k: v for k, v in nest(values)["collaboration"].items() if k != "name"}
-        return self.wrapper(**own).collaboration()
+        return self.wrapper(**own).distillation()
 
     def preset(self, profile: str) -> dict[str, Any]:
         """The published values where they differ from the defaults of a part, by dotted names."""
@@ -214,7 +210,7 @@ class Parts:
         learner = OnlineLearner(
             method,
             net,
-            wrapper.collaboration() if isinstance(wrapper, WrapperBase) else None,
+            wrapper.distillation() if isinstance(wrapper, WrapperBase) else None,
             memory=kept,
             optim=optim,
             **options,
@@ -349,7 +345,7 @@ def build_learner(
             augmentation as well: augment="randaugment", randaugment_m=9.
 
     >>> learner = build_learner("er+ccldc", StreamInfo(num_classes=4), "small", memory=50, lr=1e-3)
-    >>> learner.optim.lr, learner.collaboration.peers
+    >>> learner.optim.lr, learner.distillation.peers
     (0.001, 2)
     """
     if not isinstance(stream, StreamInfo):

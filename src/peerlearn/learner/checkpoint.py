@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 FORMAT = "peerlearn-checkpoint"
 SCHEMA = 2
+# settings that have had another name
+RENAMED = {
+    "collaboration.join_groups": "collaboration.merge_groups",
+    "collaboration.own_draws": "collaboration.separate_draws",
+}
 # what came when checkpoints had been written, and theirs
 LATER = {"progress.skipped": 0, "progress.rehearsed": 0}
 _KEYS = {"tensors": str, "sha256": str, "settings": dict, "state": dict}
@@ -176,7 +181,7 @@ def settings(learner: "OnlineLearner") -> dict[str, Any]:
         "stream": _told(learner.method.stream),
         "collaboration": {
             # whatever predicts, it learns the same
-            **learner.collaboration.model_dump(exclude={"predict_with", "teachers"}),
+            **learner.distillation.model_dump(exclude={"predict_with", "teachers"}),
             "teachers": {name: t.settings.model_dump() for name, t in learner.teachers.items()},
         },
         "optim": {"name": learner.optim.name, **learner.optim.model_dump()},
@@ -263,6 +268,7 @@ def _damaged(folder: Path, what: str) -> UserError:
 
 
 def _compare_settings(folder: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    theirs = {RENAMED.get(k, k): v for k, v in theirs.items()}
     ours = {k: v for k, v in ours.items() if k in theirs or v}  # what came later was off there
     differ = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
     if differ:

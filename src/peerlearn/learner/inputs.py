@@ -4,15 +4,15 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from peerlearn.data.levels import levels
+from peerlearn.distill.distillation import Distillation
 from peerlearn.errors import UserError
-from peerlearn.learner.collaboration import Collaboration
 from peerlearn.peer.model import Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.probe import bf16_trial
@@ -22,6 +22,10 @@ _KNOWN = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.
           torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.bfloat16, torch.float32,
           torch.float64}  # fmt: skip
 Array = Tensor | np.ndarray[Any, Any]
+PredictWith = Literal["peers", "ema", "average", "ncm"]
+PREDICT_WITH: tuple[PredictWith, ...] = get_args(PredictWith)
+Distance = Literal["euclidean", "cosine"]
+DISTANCES: tuple[Distance, ...] = get_args(Distance)
 Devices = str | torch.device | Sequence[str | torch.device]  # "cuda:0,cuda:1" names two
 
 
@@ -202,7 +206,7 @@ def check_net(net: Any) -> None:
         )
 
 
-def check_arguments(net: Any, collaboration: Any, optim: Any, seed: Any, updates: Any) -> None:
+def check_arguments(net: Any, distillation: Any, optim: Any, seed: Any, updates: Any) -> None:
     """Refuse what is not what a learner is made of."""
     if torch.is_inference_mode_enabled():
         raise UserError(
@@ -210,9 +214,9 @@ def check_arguments(net: Any, collaboration: Any, optim: Any, seed: Any, updates
             "or restore it outside of it"
         )
     check_net(net)
-    if not isinstance(collaboration, Collaboration | None):
+    if not isinstance(distillation, Distillation | None):
         raise UserError(
-            f"collaboration: need a Collaboration, got {collaboration!r:.60}; for a wrapper by its "
+            f"distillation: need a Distillation, got {distillation!r:.60}; for a wrapper by its "
             'name take build_learner("er+ccldc", ...)'
         )
     if not isinstance(optim, Optimizer | None):

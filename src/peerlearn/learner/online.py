@@ -14,21 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from peerlearn.devices import moved
+from peerlearn.distill import TEACHERS
+from peerlearn.distill.distillation import Distillation, Networks
+from peerlearn.distill.step import Step, mean_over_peers
+from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
-from peerlearn.learner import TEACHERS, checkpoint
-from peerlearn.learner.collaboration import (
-    DISTANCES,
-    PREDICT_WITH,
-    Collaboration,
-    Distance,
-    Networks,
-    PredictWith,
-)
-from peerlearn.learner.gradients import Gradients, mean_over_peers
+from peerlearn.learner import checkpoint
 from peerlearn.learner.inputs import (
+    DISTANCES,
     MOST_CLASSES,
+    PREDICT_WITH,
     Array,
     Devices,
+    Distance,
+    PredictWith,
     check_arguments,
     check_choice,
     check_steps,
@@ -46,9 +45,8 @@ from peerlearn.learner.snapshot import (
     Snapshot,
     has_own_rule,
 )
-from peerlearn.learner.teacher import Teacher
 from peerlearn.learner.transaction import Changing, Transaction, Undo
-from peerlearn.learner.validation import check_networks
+from peerlearn.learner.validation import check_declared, check_networks
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Progress
@@ -69,14 +67,14 @@ class OnlineLearner:
         method: what a step trains on and with which loss.
         net: makes a network; called once per peer. Where classes are not announced it takes their
             number: `lambda n: small_net(n)`.
-        collaboration: how many peers there are and what they teach each other; none by default.
+        distillation: how many peers there are and who teaches whom; one peer alone by default.
         memory: images kept for replay, 0 for no replay; or a memory of your own.
         seed: decides everything that is drawn. Global generators are left alone.
         optim: of every peer; the method's own by default.
         updates: steps per stream batch, each on a fresh draw of the memory; the method's own number
             by default, which is 1 for all but RAR.
         predict_with: "peers", their EMA copies ("ema"), the "average" of both, or nearest class
-            means ("ncm"); the collaboration's own networks by default.
+            means ("ncm"); the distillation's own networks by default.
         ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both;
             the method's own by default, which is Euclidean for all of ours.
         device: where it runs; of several ("cuda:0,cuda:1", or a list) the peers have one after the
@@ -109,7 +107,7 @@ class OnlineLearner:
         self,
         method: Method[Any],
         net: Callable[..., nn.Module],
-        collaboration: Collaboration | None = None,
+        distillation: Distillation | None = None,
         *,
         memory: int | Memory,
         seed: int = 0,
@@ -129,17 +127,17 @@ class OnlineLearner:
         if predict_with is None:
             predict_with = method.preset.get("predict_with")
         distance: Distance = ncm_distance or method.preset.get("ncm_distance", "euclidean")
-        check_arguments(net, collaboration, optim, seed, updates)
+        check_arguments(net, distillation, optim, seed, updates)
         check_choice("ncm_distance", distance, DISTANCES)
         if predict_with is not None:
             check_choice("predict_with", predict_with, PREDICT_WITH)
         self.method = method
         self.recipe: dict[str, Any] | None = None  # what `restore` builds it from again
-        self.collaboration = c = collaboration or Collaboration()
+        self.distillation = d = distillation or Distillation()
         self._untrained = partial(  # a learner of other classes, to resize by
             OnlineLearner,
             net=net,
-            collaboration=c,
+            distillation=d,
             memory=0,
             seed=seed,
             optim=optim,
@@ -151,12 +149,12 @@ class OnlineLearner:
             known = max(1, method.stream.num_classes)  # a head has a row before the first label
             method.stream = replace(method.stream, num_classes=known)
             net = network_of(net, known)
-        if not method.gives_logits and c.needs_logits:
+        if not method.gives_logits and d.needs_logits:
             raise UserError(
                 f"{method.name} has no classifier that could teach or be taught; take "
                 f"{method.name} alone"
             )
-        if not (c.base_weight or c.student_views or c.method_batch_edges):
+        if not (d.base_weight or d.student_views or d.method_batch_edges):
             raise UserError(
                 "nothing is learnt: base_weight is 0, and there are neither labels on views nor "
                 "lessons; take base_weight=1"
@@ -186,21 +184,21 @@ class OnlineLearner:
                 compile=compile,
             )
 
-        places = [self.devices[index % len(self.devices)] for index in range(c.peers)]
+        places = [self.devices[index % len(self.devices)] for index in range(d.peers)]
         self.peers = [new_peer(index, place) for index, place in enumerate(places)]
-        if len({id(peer.model.net) for peer in self.peers}) < c.peers:
+        if len({id(peer.model.net) for peer in self.peers}) < d.peers:
             raise UserError("network: net() must make a new network at each call, one per peer")
-        more = count(c.peers)
+        more = count(d.peers)
 
         def teacher(name: str) -> Teacher:
-            values = c.teachers.get(name, {})
+            values = d.teachers.get(name, {})
             return TEACHERS[name](self.peers, lambda: new_peer(next(more), first), **values)
 
-        self.teachers = {name: teacher(name) for name in c.teacher_names}
-        self.predict_with: PredictWith = predict_with or c.predict_with
+        self.teachers = {name: teacher(name) for name in d.teacher_names}
+        self.predict_with: PredictWith = predict_with or d.predict_with
         self._predicting = PredictingNetworks(self.peers, self.teachers)
         self._networks: Networks = (
-            c.predict_with if self.predict_with == "ncm" else self.predict_with
+            d.predict_with if self.predict_with == "ncm" else self.predict_with
         )
         self._check_source(self._networks)
         self._distance: Distance = distance
@@ -208,8 +206,16 @@ class OnlineLearner:
         self.pool = PeerPool.of_peers(self.peers, peers_at_once, compiled=compile)
         # as many threads again, so that predictions do not wait for a step
         self._prediction_pool = PeerPool(self.pool.count, [peer.device for peer in self.peers])
-        self._gradients = Gradients(
-            self.pool, self.peers, method, c, self.teachers, self.memory, self.rngs, self.device
+        self._step = Step(
+            self.peers,
+            self.pool,
+            method,
+            d,
+            self.teachers,
+            self.memory,
+            self.rngs,
+            self.device,
+            check_declared,
         )
         self.version = 0
         self.changing: Changing = ""
@@ -272,9 +278,9 @@ class OnlineLearner:
             batch = moved(batch, self.device)
             with private_randomness(self.rngs["layers"], *self.devices):
                 for _ in range(self.updates - 1):
-                    if self._gradients.compute(batch, progress)[1]:
+                    if self._step.gradients(batch, progress)[1]:
                         self._move_weights()
-                losses, outcomes = self._gradients.compute(batch, progress)
+                losses, outcomes = self._step.gradients(batch, progress)
                 rows |= mean_over_peers([outcome.store for outcome in outcomes])
                 carry = mean_over_peers([outcome.carry for outcome in outcomes])
                 slots = self.memory.choose(rows, self.rngs["memory"]) if remember else []
@@ -318,7 +324,7 @@ class OnlineLearner:
     def _rehearse(self) -> dict[str, float]:
         with Transaction(self, "statistics") as transaction, torch.enable_grad():
             with private_randomness(self.rngs["layers"], *self.devices):
-                losses, _ = self._gradients.compute(None, self.progress)
+                losses, _ = self._step.gradients(None, self.progress)
             self._move_weights()
             self.progress = self.progress.after_rehearsal()
             transaction.commit()
@@ -402,10 +408,7 @@ class OnlineLearner:
     def _move_weights(self) -> None:
         """Let every peer follow its gradients, and the teachers the peers."""
         self.changing = "weights"
-        for peer in self.peers:
-            peer.step()
-        for teacher in self.teachers.values():
-            teacher.after_step()
+        self._step.move()
 
     def end_task(self) -> None:
         """Say that a task has ended, if the stream has such boundaries."""

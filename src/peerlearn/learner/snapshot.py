@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from peerlearn.devices import moved
+from peerlearn.distill.distillation import Networks
+from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
-from peerlearn.learner.collaboration import Distance, Networks
-from peerlearn.learner.inputs import Array, checked_images
+from peerlearn.learner.inputs import Array, Distance, checked_images
 from peerlearn.learner.network_copy import average_weights, copy_network, share_network
 from peerlearn.learner.parallel import PeerPool
-from peerlearn.learner.teacher import Teacher
 from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
@@ -317,15 +317,15 @@ class PredictingNetworks:
         self.by_source: dict[Networks, list[PeerModel]] = {"peers": [peer.model for peer in peers]}
         self.pairs: list[tuple[int, int]] = []  # the numbers of a peer and of its EMA copy
         for name, teacher in teachers.items():
-            copies = teacher.slow_copies
-            if teacher.slow and len(copies) != len(peers):
+            copies = teacher.ema_copies
+            if teacher.is_ema and len(copies) != len(peers):
                 raise UserError(
-                    f"teacher {name!r}: slow_copies must hold a network for each of "
+                    f"teacher {name!r}: ema_copies must hold a network for each of "
                     f"{len(peers)} peers, and holds {len(copies)}"
                 )
             if not {*copies} <= {*teacher.networks}:
-                raise UserError(f"teacher {name!r}: slow_copies must be among its networks")
-            if teacher.slow and not self.pairs:
+                raise UserError(f"teacher {name!r}: ema_copies must be among its networks")
+            if teacher.is_ema and not self.pairs:
                 self.by_source["ema"] = [*dict.fromkeys(copies)]  # peers may share one
                 self.pairs = [(i, self.by_source["ema"].index(c)) for i, c in enumerate(copies)]
 

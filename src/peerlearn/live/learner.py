@@ -15,7 +15,7 @@ from peerlearn.data.pictures import Pictures, pictures
 from peerlearn.errors import UserError
 from peerlearn.learner import checkpoint
 from peerlearn.learner.build import NET, build_learner, rebuilt, split_name
-from peerlearn.learner.collaboration import PredictWith
+from peerlearn.learner.inputs import PredictWith
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.snapshot import Snapshot
 from peerlearn.live.labels import Label, LabelMap

@@ -49,6 +49,14 @@ LATER = {
     "rehearse_every": 0,
     "collaboration.chain.first": None,
 }
+DIRECTION = "collaboration.direction"  # came later too; by wrapper, the only one that there was
+DIRECTIONS = {
+    "ccldc": "hard-to-easy",
+    "ccldc-easy-to-hard": "easy-to-hard",
+    "ccldc-same-difficulty": "same-difficulty",
+    "sdc": "hard-to-easy",
+    "sdc-easy-to-hard": "easy-to-hard",
+}
 OLD_METRICS = {"anytime": "AIA"}  # whose name was another one before
 # where schema 1, which had flat settings, kept what now has a place of its own
 OLD_NAMES = {
@@ -114,6 +122,12 @@ Value = Annotated[Any, AfterValidator(_plain)]
 Values = Annotated[dict[str, Value], BeforeValidator(_few)]
 
 
+def later_settings(method: str) -> dict[str, Any]:
+    """Return the settings that came when runs of a method had been recorded, as those had them."""
+    wrapper = method.partition("+")[2]
+    return {**LATER, DIRECTION: DIRECTIONS[wrapper]} if wrapper in DIRECTIONS else LATER
+
+
 class Record(BaseModel):
     """Part of a file; what a later version adds is passed over."""
 
@@ -154,7 +168,8 @@ class Config(Record):
         """All settings that decide numbers, the seed left out."""
         settings = {k: v for k, v in self.settings.items() if k not in (*MACHINE, "seed")}
         groups = {name.rpartition(".")[0] for name in settings}
-        later = {name: v for name, v in LATER.items() if name.rpartition(".")[0] in groups}
+        later = later_settings(self.method)
+        later = {name: v for name, v in later.items() if name.rpartition(".")[0] in groups}
         return {**later, **settings, "data": self.data}  # wherever its folder lies
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from peerlearn.errors import UserError
 from peerlearn.leases import leased
-from peerlearn.records.schema import LATER
+from peerlearn.records.schema import later_settings
 from peerlearn.records.study import Range
 from peerlearn.storage import write_file
 from peerlearn.studies.search import Search
@@ -90,7 +90,8 @@ def _made(folder: Path) -> Path:
 
 def _of_today(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
     """What was declared, with settings that came later as they were then."""
-    later = {key: value for key, value in LATER.items() if key in ours["settings"]}
+    later = later_settings(ours["method"])
+    later = {key: value for key, value in later.items() if key in ours["settings"]}
     return {**theirs, "settings": {**later, **theirs.get("settings", {})}}
 
 

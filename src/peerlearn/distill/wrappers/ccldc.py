@@ -6,28 +6,32 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from peerlearn.augment import ViewChain
-from peerlearn.learner.collaboration import (
-    METHOD_BATCH,
-    Collaboration,
-    Edge,
-    easy_to_hard,
-    hard_to_easy,
-    number_of_peers,
-    same_view,
-    weight_of_labels,
-)
-from peerlearn.learner.wrapper import Wrapper, WrapperBase
+from peerlearn.distill.distillation import Distillation, number_of_peers, weight_of_labels
+from peerlearn.distill.edges import METHOD_BATCH, Direction, Edge, chain_edges, same_view
+from peerlearn.distill.wrappers.base import Wrapper, WrapperBase
 from peerlearn.settings import setting
 
 
-class PeerWrapper(Wrapper):
-    """Base of the wrappers with a lesson on a view that all peers have in common.
+def direction_of_chain(default: Direction) -> Any:
+    """Return the setting `direction`, with this default."""
+    return setting(default, "along the chain, from the teacher's view to the student's")
+
+
+class CCL(Wrapper):
+    """Two peers, the images themselves only (Eq. 9).
+
+    CCL-DC without its chain: Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
 
     Args:
-        equal_view: which view that is: the image, or, as in the authors' code, the hardest.
+        equal_view: the view that peers have in common: the image, or, as in the authors' code, the
+            hardest.
         scale_base: whether lambda1 weighs the method's own loss too, as the authors' ER does.
+
+    >>> CCL().edges()
+    (Edge(student=0, teacher=0, by='peer', weight=1.0),)
     """
 
+    name = "ccl"
     equal_view: Literal["image", "hardest"] = setting(
         "image", "view that peers have in common: the image, or (authors) the last of the chain"
     )
@@ -41,16 +45,16 @@ class PeerWrapper(Wrapper):
         return {"equal_view": "hardest", "scale_base": method == "er"}
 
     @override
-    def collaboration(self) -> Collaboration:
+    def edges(self) -> tuple[Edge, ...]:
+        return same_view(0)
+
+    @override
+    def distillation(self, **fixed: Any) -> Distillation:
         weight = self.label_weight if self.scale_base else 1.0
-        return self.collaborating(base_weight=weight)
-
-    def in_common(self, stages: int) -> tuple[Edge, ...]:
-        """The lesson on the view that peers have in common."""
-        return same_view(stages if self.equal_view == "hardest" else 0)
+        return super().distillation(base_weight=weight, **fixed)
 
 
-class CCLDC(PeerWrapper):
+class CCLDC(CCL):
     """Two peers, the teacher has the harder view (CCL-DC).
 
     Collaborative continual learning with a distillation chain: Wang et al., CVPR 2024,
@@ -58,73 +62,47 @@ class CCLDC(PeerWrapper):
 
     Args:
         chain: makes the harder views.
+        direction: along the chain, from the teacher's view to the student's; the paper's ablations
+            are "easy-to-hard" and "same-difficulty".
 
-    >>> CCLDC().collaboration().peers
-    2
+    >>> [(edge.student, edge.teacher) for edge in CCLDC().edges()]
+    [(0, 0), (0, 1), (1, 2), (2, 3)]
     """
 
     name = "ccldc"
     chain: ViewChain = ViewChain()
+    direction: Direction = direction_of_chain("hard-to-easy")
 
     @override
     def edges(self) -> tuple[Edge, ...]:
-        return self.in_common(self.chain.stages) + hard_to_easy(self.chain.stages)
+        common = self.chain.stages if self.equal_view == "hardest" else 0
+        return same_view(common) + chain_edges(self.direction, self.chain.stages)  # Eq. 9, Eq. 10
 
 
-class CCLDCEasyToHard(PeerWrapper):
-    """Two peers, the teacher has the easier view.
+class CCLDCEasyToHard(CCLDC):
+    """Two peers, the teacher has the easier view: CCL-DC, easy-to-hard.
 
     An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
 
-    Args:
-        chain: makes the harder views.
-
-    >>> CCLDCEasyToHard().edges()[1]
-    Edge(student=1, teacher=0, by='peer', weight=1.0)
+    >>> CCLDCEasyToHard().edges() == CCLDC(direction="easy-to-hard").edges()
+    True
     """
 
     name = "ccldc-easy-to-hard"
-    chain: ViewChain = ViewChain()
-
-    @override
-    def edges(self) -> tuple[Edge, ...]:
-        return self.in_common(self.chain.stages) + easy_to_hard(self.chain.stages)
+    direction: Direction = direction_of_chain("easy-to-hard")
 
 
-class CCLDCSameDifficulty(PeerWrapper):
-    """Two peers, both have the same view.
+class CCLDCSameDifficulty(CCLDC):
+    """Two peers, both have the same view: CCL-DC, same-difficulty.
 
     An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
 
-    Args:
-        chain: makes the harder views.
-
-    >>> CCLDCSameDifficulty().edges()[1]
-    Edge(student=1, teacher=1, by='peer', weight=1.0)
+    >>> CCLDCSameDifficulty().edges() == CCLDC(direction="same-difficulty").edges()
+    True
     """
 
     name = "ccldc-same-difficulty"
-    chain: ViewChain = ViewChain()
-
-    @override
-    def edges(self) -> tuple[Edge, ...]:
-        return self.in_common(self.chain.stages) + same_view(*range(1, self.chain.stages + 1))
-
-
-class CCL(PeerWrapper):
-    """Two peers, the images themselves only.
-
-    CCL-DC without its chain: Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
-
-    >>> CCL().edges()
-    (Edge(student=0, teacher=0, by='peer', weight=1.0),)
-    """
-
-    name = "ccl"
-
-    @override
-    def edges(self) -> tuple[Edge, ...]:
-        return self.in_common(stages=0)
+    direction: Direction = direction_of_chain("same-difficulty")
 
 
 class SDC(Wrapper):
@@ -134,6 +112,8 @@ class SDC(Wrapper):
 
     Args:
         chain: makes the harder views.
+        direction: along the chain, from the teacher's view to the student's; the paper's ablation
+            is "easy-to-hard".
 
     >>> SDC().edges()[0]
     Edge(student=0, teacher=1, by='self', weight=1.0)
@@ -142,53 +122,42 @@ class SDC(Wrapper):
     name = "sdc"
     peers: int = number_of_peers(1)
     chain: ViewChain = ViewChain()
+    direction: Literal["hard-to-easy", "easy-to-hard"] = direction_of_chain("hard-to-easy")
 
     @override
     def edges(self) -> tuple[Edge, ...]:
-        return hard_to_easy(self.chain.stages, by="self")
+        return chain_edges(self.direction, self.chain.stages, by="self")
 
 
-class SDCEasyToHard(Wrapper):
-    """One network that teaches itself, from its easier view.
+class SDCEasyToHard(SDC):
+    """One network that teaches itself, from its easier view: SDC, easy-to-hard.
 
     The chain of CCL-DC, reversed and without a peer: Wang et al., CVPR 2024,
     https://arxiv.org/abs/2312.00600
 
-    Args:
-        chain: makes the harder views.
-
-    >>> SDCEasyToHard().edges()[0]
-    Edge(student=1, teacher=0, by='self', weight=1.0)
+    >>> SDCEasyToHard().edges() == SDC(direction="easy-to-hard").edges()
+    True
     """
 
     name = "sdc-easy-to-hard"
-    peers: int = number_of_peers(1)
-    chain: ViewChain = ViewChain()
-
-    @override
-    def edges(self) -> tuple[Edge, ...]:
-        return easy_to_hard(self.chain.stages, by="self")
+    direction: Literal["hard-to-easy", "easy-to-hard"] = direction_of_chain("easy-to-hard")
 
 
 class Multiview(WrapperBase):
-    """One network, labels on every view, no lessons.
+    """One network, labels on every view, no distillation.
 
     An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
 
     Args:
         chain: makes the harder views.
 
-    >>> Multiview().collaboration().labelled_views
+    >>> Multiview().distillation().labelled_views
     (0, 1, 2, 3)
     """
 
     name = "multiview"
     peers: int = number_of_peers(1)
     chain: ViewChain = ViewChain()
-
-    @override
-    def edges(self) -> tuple[Edge, ...]:
-        return ()
 
 
 class Untrained(Wrapper):

@@ -1,4 +1,4 @@
-"""Slow teachers: copies of the peers that go a small part of the way with every step."""
+"""EMA teachers: copies whose weights are an exponential moving average of the peers'."""
 
 import copy
 from abc import abstractmethod
@@ -11,14 +11,14 @@ from torch import Tensor
 from typing_extensions import override
 
 from peerlearn.devices import moved
-from peerlearn.errors import UserError
-from peerlearn.learner.teacher import (
-    Shown,
+from peerlearn.distill.teachers.base import (
     Teacher,
+    TeacherInput,
     TeacherSettings,
     logits_by_view,
     mean_of_others,
 )
+from peerlearn.errors import UserError
 from peerlearn.peer.model import PeerModel
 from peerlearn.peer.peer import Peer, State
 from peerlearn.settings import setting
@@ -26,25 +26,25 @@ from peerlearn.settings import setting
 CORRECTION_PERIOD = 10  # updates for which the exponent of the authors' correction stays as it is
 
 
-class ShadowSettings(TeacherSettings):
-    """How a slow copy follows.
+class EMASettings(TeacherSettings):
+    """How an EMA copy follows.
 
     Args:
-        alpha: the share of the way that it goes in each step.
-        start: as a copy of whom it follows, or near zero, as in the code of MKD's authors.
+        alpha: the share of the way to the peer that it moves in each step.
+        start: as a copy of the peer, or near zero, as in the code of MKD's authors.
         buffers: whether running statistics follow as weights do, or are its own, of the batches
-            that it is shown.
+            that it sees.
 
-    >>> ShadowSettings(alpha=0.05).start
+    >>> EMASettings(alpha=0.05).start
     'copy'
     """
 
-    alpha: float = setting(0.01, "share of the way that a slow copy goes in a step", gt=0, le=1)
+    alpha: float = setting(0.01, "share of the way that an EMA copy moves in a step", gt=0, le=1)
     start: Literal["copy", "zero"] = setting(
-        "copy", "a slow copy begins as its peer, or near zero (MKD's authors)"
+        "copy", "an EMA copy begins as its peer, or near zero (MKD's authors)"
     )
     buffers: Literal["follow", "own"] = setting(
-        "follow", "running statistics of a slow copy: they follow too, or are those of its batches"
+        "follow", "running statistics of an EMA copy: they follow too, or are those of its batches"
     )
 
     @model_validator(mode="after")
@@ -54,31 +54,31 @@ class ShadowSettings(TeacherSettings):
         return self
 
 
-class BroadcastSettings(ShadowSettings):
-    """How a slow copy of all peers follows, and when they go towards it.
+class BroadcastSettings(EMASettings):
+    """How the EMA of all peers' mean follows, and when the peers move towards it.
 
     Args:
-        broadcast_every: steps after which they do; 0: never.
-        broadcast_share: the share of the way that they then go.
+        broadcast_every: steps after which the peers do; 0: never.
+        broadcast_share: the share of the way to the EMA that they then move.
 
     >>> BroadcastSettings(broadcast_every=100).broadcast_share
     1.0
     """
 
-    broadcast_every: int = setting(500, "steps after which peers go towards the slow copy", ge=0)
-    broadcast_share: float = setting(1.0, "share of the way that they then go", gt=0, le=1)
+    broadcast_every: int = setting(500, "steps after which peers move towards the EMA copy", ge=0)
+    broadcast_share: float = setting(1.0, "share of the way that they then move", gt=0, le=1)
 
 
-class SlowTeacher(Teacher):
-    """Base of the teachers that are slow copies of peers.
+class EMABase(Teacher):
+    """Base of the teachers that are EMA copies of peers.
 
-    A copy answers in training mode, on the statistics of each batch, as it was before the step. It
-    never takes a gradient, and moves once all peers have stepped.
+    A copy computes logits in training mode, on the statistics of each batch, with its weights of
+    before the step. It never takes a gradient, and moves once all peers have stepped.
     """
 
-    Settings = ShadowSettings
-    settings: ShadowSettings
-    slow: ClassVar[bool] = True
+    Settings = EMASettings
+    settings: EMASettings
+    is_ema: ClassVar[bool] = True
 
     def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
         super().__init__(peers, new_peer, **values)
@@ -87,12 +87,12 @@ class SlowTeacher(Teacher):
         if self.settings.start == "zero":
             share = self.settings.alpha / (1 - self.settings.alpha)
             for model, followed in zip(self.models, self.followed(), strict=True):
-                learnt = [own for own, *rest in _beside(model, followed) if _is_learnt(*rest)]
-                torch._foreach_mul_(learnt, share)
+                trained = [own for own, *rest in _beside(model, followed) if _is_trained(*rest)]
+                torch._foreach_mul_(trained, share)
 
     @abstractmethod
     def followed(self) -> list[list[PeerModel]]:
-        """Whom each copy follows: the mean of these."""
+        """Return for each copy the networks whose mean it follows."""
 
     @property
     @override
@@ -101,7 +101,7 @@ class SlowTeacher(Teacher):
 
     @property
     @override
-    def slow_copies(self) -> list[PeerModel]:
+    def ema_copies(self) -> list[PeerModel]:
         return self.models
 
     @override
@@ -115,7 +115,7 @@ class SlowTeacher(Teacher):
         self.updates += 1
 
     def _correction(self) -> float:
-        """The factor of the weights that are followed: 1, but for the start near zero.
+        """Return the factor of the weights that are followed: 1, but for the start near zero.
 
         MKD's code has alpha where 1 - alpha is meant: for an alpha of 0.01 the factor is 1.01 for
         twenty updates and then 1.
@@ -124,16 +124,20 @@ class SlowTeacher(Teacher):
             return 1.0
         return 1 / (1 - self.settings.alpha ** max(1, self.updates // CORRECTION_PERIOD))
 
-    def _said(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
-        """What each copy says."""
-        asked = list(asked)
-        return [self._answer(model, asked, shown) for model in self.models]
+    def _logits_of_copies(
+        self, views: Iterable[int], given: TeacherInput
+    ) -> list[dict[int, Tensor]]:
+        """Return the logits of each copy, (B, C), on the views of these numbers."""
+        views = list(views)
+        return [self._logits_of(model, views, given) for model in self.models]
 
     @torch.no_grad()
-    def _answer(self, model: PeerModel, asked: list[int], shown: Shown) -> dict[int, Tensor]:
+    def _logits_of(
+        self, model: PeerModel, views: list[int], given: TeacherInput
+    ) -> dict[int, Tensor]:
         before = [] if self.settings.buffers == "own" else [b.clone() for b in model.buffers()]
         try:
-            return logits_by_view(model, asked, shown.views)
+            return logits_by_view(model, views, given.views)
         finally:
             for buffer, was in zip(model.buffers(), before, strict=False):
                 buffer.copy_(was)
@@ -148,8 +152,8 @@ class SlowTeacher(Teacher):
         self.updates = state["updates"]
 
 
-class Shadow(SlowTeacher):
-    """The student's own slow copy.
+class EMATeacher(EMABase):
+    """The student's own EMA copy.
 
     Mean teachers: Tarvainen and Valpola, 2017, https://arxiv.org/abs/1703.01780; for streams:
     Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870
@@ -167,12 +171,12 @@ class Shadow(SlowTeacher):
         return [[peer.model] for peer in self.peers]
 
     @override
-    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
-        return self._said(asked, shown)
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+        return self._logits_of_copies(views, given)
 
 
-class ShadowOfPeers(Shadow):
-    """The mean of the other peers' slow copies.
+class PeerEMA(EMATeacher):
+    """The mean of the other peers' EMA copies.
 
     >>> from peerlearn import StreamInfo, build_learner
     >>> learner = build_learner("er+mkd-pair", StreamInfo(num_classes=2), "small", memory=10)
@@ -184,14 +188,15 @@ class ShadowOfPeers(Shadow):
     least_peers = 2
 
     @override
-    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
-        asked = list(asked)
-        said: list[dict[int, Tensor]] = moved(self._said(asked, shown), self.models[0].device)
-        return mean_of_others(asked, said)
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+        views = list(views)
+        copies = self._logits_of_copies(views, given)
+        together: list[dict[int, Tensor]] = moved(copies, self.models[0].device)
+        return mean_of_others(views, together)
 
 
-class ShadowOfAll(SlowTeacher):
-    """One slow copy of the mean of all peers, which begin as copies of the first.
+class MeanPeerEMA(EMABase):
+    """One EMA copy of the mean of all peers, which begin as copies of the first.
 
     The mean of networks that began apart means nothing: their units are in different orders.
 
@@ -216,12 +221,12 @@ class ShadowOfAll(SlowTeacher):
 
     @property
     @override
-    def slow_copies(self) -> list[PeerModel]:
+    def ema_copies(self) -> list[PeerModel]:
         return self.models * len(self.peers)
 
     @override
-    def answers(self, asked: Iterable[int], shown: Shown) -> list[dict[int, Tensor]]:
-        return self._said(asked, shown) * len(self.peers)
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+        return self._logits_of_copies(views, given) * len(self.peers)
 
     @override
     @torch.no_grad()
@@ -232,7 +237,7 @@ class ShadowOfAll(SlowTeacher):
             self._broadcast()
 
     def _broadcast(self) -> None:
-        """Let the peers go towards the copy, statistics included; moments stay."""
+        """Move the peers towards the copy, statistics included; moments stay."""
         (model,) = self.models
         for peer in self.peers:
             _follow_weights(peer.model, [model], self.settings.broadcast_share)
@@ -241,12 +246,12 @@ class ShadowOfAll(SlowTeacher):
 
 @torch.no_grad()
 def _copied(models: Sequence[PeerModel]) -> PeerModel:
-    """A network of its own with the mean of their weights, which never takes a gradient."""
+    """Return a new network with the mean of their weights, which never takes a gradient."""
     try:
         copied = copy.deepcopy(models[0]).requires_grad_(False)
     except (TypeError, RuntimeError) as error:
         raise UserError(
-            f"network: cannot be copied ({error}), as a slow copy wants it; let it hold layers and "
+            f"network: cannot be copied ({error}), as an EMA copy needs; let it hold layers and "
             "tensors alone"
         ) from error
     _follow_weights(copied, models, share=1)
@@ -257,17 +262,17 @@ def _copied(models: Sequence[PeerModel]) -> PeerModel:
 def _follow_weights(
     model: PeerModel, followed: Sequence[PeerModel], share: float, factor: float = 1.0
 ) -> None:
-    """Let what is learnt go a share of the way to `factor` times the mean of others."""
-    pairs = [(own, other) for own, *other in _beside(model, followed) if _is_learnt(own, *other)]
+    """Move trained weights a share of the way to `factor` times the mean of others'."""
+    pairs = [(own, other) for own, *other in _beside(model, followed) if _is_trained(own, *other)]
     own = [tensor for tensor, _ in pairs]
     ends = [_mean(moved(others, to.device)) for to, others in pairs]
     torch._foreach_lerp_(own, ends if factor == 1 else torch._foreach_mul(ends, factor), share)
 
 
 def _follow_buffers(model: PeerModel, followed: Sequence[PeerModel], share: float) -> None:
-    """The same for statistics, and for weights that nobody learns; counts are copied."""
+    """Do the same with statistics, and with weights that are not trained; counts are copied."""
     for own, *others in _beside(model, followed):
-        if _is_learnt(own, *others):
+        if _is_trained(own, *others):
             continue
         end = _mean(moved(others, own.device))
         if own.is_floating_point():  # infinities have no way between them
@@ -276,12 +281,12 @@ def _follow_buffers(model: PeerModel, followed: Sequence[PeerModel], share: floa
 
 
 def _beside(model: PeerModel, others: Sequence[PeerModel]) -> Iterator[tuple[Tensor, ...]]:
-    """Every parameter and buffer of a network, with those of others."""
+    """Yield every parameter and buffer of a network, with those of others."""
     yield from zip(*([*one.parameters(), *one.buffers()] for one in (model, *others)), strict=True)
 
 
-def _is_learnt(*tensors: Tensor) -> bool:
-    """Whether it is a weight that some peer learns; copies take no gradient."""
+def _is_trained(*tensors: Tensor) -> bool:
+    """Return whether it is a weight that some peer trains; copies take no gradient."""
     return any(tensor.requires_grad for tensor in tensors)
 
 

@@ -1,21 +1,23 @@
-"""What a wrapper is: settings, and the lessons that they make."""
+"""What a wrapper is: settings, and the edges between peers that they stand for."""
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from peerlearn.augment import ViewChain
-from peerlearn.learner import WRAPPERS
-from peerlearn.learner.collaboration import (
-    Collaboration,
-    Edge,
+from peerlearn.distill import WRAPPERS
+from peerlearn.distill.distillation import (
+    Distillation,
     Networks,
     number_of_peers,
     softening,
     weight_of_labels,
     weight_of_lessons,
 )
+from peerlearn.distill.edges import Edge
 from peerlearn.settings import Settings, fields_of, flatten, nest, present_name
 
 
@@ -35,20 +37,18 @@ WEIGHTS = {
 
 
 class WrapperBase(Settings):
-    """What all wrappers share: fields are what one can be told, edges what it does.
+    """Base of all wrappers; the base itself is enough for one that has labels and no edges.
 
     Args:
         peers: networks that learn together.
         label_weight: of the labels on every view (lambda1).
 
-    One of your own has a `name` and `edges`; a field `chain: ViewChain` gives it harder views:
+    A field `chain: ViewChain` gives it harder views:
 
     >>> class Labels(WrapperBase):
     ...     name = "labels"
     ...     chain: ViewChain = ViewChain(stages=1)
-    ...     def edges(self):
-    ...         return ()
-    >>> Labels(peers=1).collaboration().student_views
+    >>> Labels(peers=1).distillation().student_views
     (0, 1)
     """
 
@@ -69,17 +69,17 @@ class WrapperBase(Settings):
 
     @classmethod
     def preset(cls, method: str) -> Mapping[str, Any]:
-        """Settings that are published for a method."""
+        """Return the settings that are published for a method."""
         return WEIGHTS.get(method, {})
 
     @classmethod
     def authors(cls, _method: str, /) -> Mapping[str, Any]:
-        """Settings that the authors' code has otherwise than their paper."""
+        """Return the settings in which the authors' code differs from their paper."""
         return {}
 
     @classmethod
     def published(cls, method: str, profile: str) -> dict[str, Any]:
-        """The settings for a method, by the paper or by the authors' code."""
+        """Return the settings for a method, by the paper or by the authors' code."""
         found = dict(cls.preset(method))
         if profile == "authors":
             found |= cls.authors(method)
@@ -88,25 +88,24 @@ class WrapperBase(Settings):
 
     @classmethod
     def optim(cls, _method: str, _profile: str, /) -> Mapping[str, Any]:
-        """Settings of the method's own optimizer that are published for this wrapper."""
+        """Return the settings of the method's own optimizer that are published for this wrapper."""
         return {}
 
-    @abstractmethod
     def edges(self) -> tuple[Edge, ...]:
-        """The lessons."""
+        """Return the edges, one for each term of the distillation loss."""
+        return ()
 
     def teachers(self) -> dict[str, dict[str, Any]]:
-        """What its teachers are told, by the teacher's name."""
+        """Return the settings of its teachers, by the teacher's name."""
         return {}
 
-    def collaboration(self) -> Collaboration:
-        """What a learner is built with."""
-        return self.collaborating()
+    def distillation(self, **fixed: Any) -> Distillation:
+        """Return what a learner is built with. fixed: fields that are not settings of this class.
 
-    def collaborating(self, **fixed: Any) -> Collaboration:
-        """The same, with more that nobody can choose. fixed: fields of `Collaboration`."""
-        shared = {k: v for k, v in dict(self).items() if k in Collaboration.model_fields}
-        return Collaboration(
+        A wrapper with such fields overrides it: `super().distillation(separate_draws=True)`.
+        """
+        shared = {k: v for k, v in dict(self).items() if k in Distillation.model_fields}
+        return Distillation(
             **{"chain": ViewChain(stages=0), **shared, **fixed},
             edges=self.edges(),
             teachers=self.teachers(),
@@ -115,37 +114,41 @@ class WrapperBase(Settings):
 
 
 class Wrapper(WrapperBase):
-    """Base of the wrappers with lessons; the weights are for methods without published ones.
+    """Base of the wrappers with edges; its weights are for methods without published ones.
 
     Args:
-        lesson_weight: of the lessons (lambda2).
-        temperature: by which answers are softened in a lesson (tau).
+        lesson_weight: of the distillation loss (lambda2).
+        temperature: divides the logits of student and teacher (tau).
 
     >>> class FromItself(Wrapper):
     ...     name = "from_itself"
     ...     chain: ViewChain = ViewChain(stages=1)
     ...     def edges(self):
     ...         return (Edge(student=0, teacher=1, by="self"),)
-    >>> FromItself(peers=1).collaboration().lesson_weight
+    >>> FromItself(peers=1).distillation().lesson_weight
     1.0
     """
 
     lesson_weight: float = weight_of_lessons(1.0)
     temperature: float = softening(4.0)
 
+    @abstractmethod
+    @override
+    def edges(self) -> tuple[Edge, ...]: ...
 
-def collaboration_of(
+
+def distillation_of(
     name: str, method: str, *, profile: str = "paper", **given: Any
-) -> Collaboration:
-    """The collaboration of a name such as "ccldc" with the published weights of a method.
+) -> Distillation:
+    """Return the distillation of a name such as "ccldc" with the published weights of a method.
 
     given: settings that are to be otherwise, such as lesson_weight=1 or chain=ViewChain(stages=2).
 
-    >>> collaboration_of("ccldc", "er").lesson_weight
+    >>> distillation_of("ccldc", "er").lesson_weight
     2.0
     """
     wrapper = WRAPPERS[name]
     own = {k: v.model_dump() if isinstance(v, Settings) else v for k, v in given.items()}
     usual = {k: f.default for k, f in fields_of(wrapper).items() if not f.is_required()}
     values = {**usual, **flatten(wrapper.published(method, profile)), **flatten(own)}
-    return wrapper(**nest(values)).collaboration()
+    return wrapper(**nest(values)).distillation()

@@ -1,4 +1,4 @@
-"""Wrappers with slow copies of the peers: weight averaging, MKD, and both beside peers."""
+"""Wrappers with EMA copies of the peers: weight averaging, MKD, and both beside peers."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -6,31 +6,29 @@ from typing import Any, ClassVar, Literal
 from typing_extensions import override
 
 from peerlearn.augment import Augmentation, ViewChain
-from peerlearn.learner.collaboration import (
-    Collaboration,
-    Edge,
-    hard_to_easy,
+from peerlearn.distill.distillation import (
+    Distillation,
     number_of_peers,
-    same_view,
     weight_of_base,
     weight_of_labels,
     weight_of_lessons,
 )
-from peerlearn.learner.teachers.slow import BroadcastSettings, ShadowSettings
-from peerlearn.learner.wrapper import Wrapper, WrapperBase
+from peerlearn.distill.edges import Edge, hard_to_easy, same_view
+from peerlearn.distill.teachers.ema import BroadcastSettings, EMASettings
+from peerlearn.distill.wrappers.base import Wrapper, WrapperBase
 from peerlearn.methods import METHODS
 from peerlearn.settings import setting
 
 
 class EMA(WrapperBase):
-    """The method as it is, answered by a slow copy of its network.
+    """The method as it is; an EMA copy of its network predicts.
 
     Temporal ensembles: Soutif-Cormerais et al., CoLLAs 2023, https://arxiv.org/abs/2306.16817
 
     Args:
-        shadow: how the slow copy follows.
+        shadow: how the EMA copy follows.
 
-    >>> EMA().collaboration().predict_with
+    >>> EMA().distillation().predict_with
     'ema'
     """
 
@@ -38,7 +36,7 @@ class EMA(WrapperBase):
     predict_with = "ema"
     peers: int = number_of_peers(1)
     label_weight: float = weight_of_labels(0.0)
-    shadow: ShadowSettings = ShadowSettings()
+    shadow: EMASettings = EMASettings()
 
     @classmethod
     @override
@@ -46,25 +44,21 @@ class EMA(WrapperBase):
         return {}
 
     @override
-    def edges(self) -> tuple[Edge, ...]:
-        return ()
-
-    @override
     def teachers(self) -> dict[str, dict[str, Any]]:
         return {"shadow": self.shadow.model_dump()}
 
 
 class MKD(Wrapper):
-    """One network taught by its slow copy, on an augmented view (MKD).
+    """One network taught by its EMA copy, on an augmented view (MKD).
 
     Momentum knowledge distillation: Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870
 
     Args:
         base_weight: of the method's own loss; 0 for ER, whose labels these are.
         view: by name, the augmentation of the view with labels.
-        form: the second lesson: the student on the image, as their code has it, or the teacher,
-            as their formula has it.
-        shadow: how the slow copy follows.
+        form: the second edge: the student on the image, as their code has it, or the teacher, as
+            their formula has it.
+        shadow: how the EMA copy follows.
 
     >>> MKD().edges()[0]
     Edge(student=0, teacher=1, by='shadow', weight=0.5)
@@ -81,7 +75,7 @@ class MKD(Wrapper):
     form: Literal["code", "paper"] = setting(
         "code", "who has the image itself in the second lesson: student (code), teacher (paper)"
     )
-    shadow: ShadowSettings = ShadowSettings()
+    shadow: EMASettings = EMASettings()
 
     @classmethod
     @override
@@ -111,18 +105,18 @@ class MKD(Wrapper):
         return {self.taught_by: self.shadow.model_dump()}
 
     @override
-    def collaboration(self) -> Collaboration:
+    def distillation(self, **fixed: Any) -> Distillation:
         chain = ViewChain(stages=1, first=self.view)
-        return self.collaborating(chain=chain, label_views=(1,), join_groups=True)
+        return super().distillation(chain=chain, label_views=(1,), merge_groups=True, **fixed)
 
 
 class MKDPair(MKD):
-    """Two networks, each taught by the other's slow copy.
+    """Two networks, each taught by the other's EMA copy.
 
     Our combination of MKD (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870) and of peers
     (Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600); arguments as for MKD.
 
-    >>> MKDPair().collaboration().peers
+    >>> MKDPair().distillation().peers
     2
     """
 
@@ -132,15 +126,15 @@ class MKDPair(MKD):
 
 
 class EMAChain(Wrapper):
-    """One network taught by its slow copy along the chain of CCL-DC.
+    """One network taught by its EMA copy along the chain of CCL-DC.
 
-    Our combination of a slow teacher (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870)
+    Our combination of an EMA teacher (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870)
     and of the chain (Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600).
 
     Args:
         base_weight: of the method's own loss.
         chain: makes the harder views.
-        shadow: how the slow copy follows.
+        shadow: how the EMA copy follows.
 
     >>> EMAChain().edges()[-1]
     Edge(student=1, teacher=2, by='shadow', weight=1.0)
@@ -151,7 +145,7 @@ class EMAChain(Wrapper):
     peers: int = number_of_peers(1)
     base_weight: float = weight_of_base(1.0)
     chain: ViewChain = ViewChain(stages=2)
-    shadow: ShadowSettings = ShadowSettings(alpha=0.1)  # as it was measured
+    shadow: EMASettings = EMASettings(alpha=0.1)  # as it was measured
 
     @override
     def edges(self) -> tuple[Edge, ...]:
@@ -163,15 +157,15 @@ class EMAChain(Wrapper):
 
 
 class CCLDCEMA(Wrapper):
-    """CCL-DC with a shorter chain, and one more lesson from each peer's own slow copy.
+    """CCL-DC with a shorter chain, and one more edge from each peer's own EMA copy.
 
     Our combination of CCL-DC (Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600) and of a
-    slow teacher (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870).
+    EMA teacher (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870).
 
     Args:
         chain: makes the harder views.
-        shadow_weight: of the slow copy's lesson, next to those of the peer.
-        shadow: how the slow copies follow.
+        shadow_weight: of the edge from the EMA copy, next to those from the peer.
+        shadow: how the EMA copies follow.
 
     >>> CCLDCEMA().edges()[-1]
     Edge(student=0, teacher=1, by='shadow', weight=0.5)
@@ -180,8 +174,8 @@ class CCLDCEMA(Wrapper):
     name = "ccldc-ema"
     predict_with = "average"
     chain: ViewChain = ViewChain(stages=2)
-    shadow_weight: float = setting(0.5, "weight of the slow copy's lesson among the others", ge=0)
-    shadow: ShadowSettings = ShadowSettings()
+    shadow_weight: float = setting(0.5, "weight of the EMA copy's lesson among the others", ge=0)
+    shadow: EMASettings = EMASettings()
 
     @override
     def edges(self) -> tuple[Edge, ...]:
@@ -195,13 +189,13 @@ class CCLDCEMA(Wrapper):
 
 
 class GWM(Wrapper):
-    """Two peers and a slow copy of their mean, which teaches them and is handed back to them.
+    """Two peers and an EMA copy of their mean, which teaches them and is handed back to them.
 
     After the abstract of GWM-MCD, https://arxiv.org/abs/2508.08677, whose formulas we have not
     seen: this is our reading. Peers begin alike and train on draws of their own.
 
     Args:
-        shadow: how the slow copy follows, and when peers go towards it.
+        shadow: how the EMA copy follows, and when peers move towards it.
 
     >>> GWM().edges()[-1]
     Edge(student=0, teacher=0, by='shadow_all', weight=1.0)
@@ -219,5 +213,5 @@ class GWM(Wrapper):
         return {"shadow_all": self.shadow.model_dump()}
 
     @override
-    def collaboration(self) -> Collaboration:
-        return self.collaborating(own_draws=True)
+    def distillation(self, **fixed: Any) -> Distillation:
+        return super().distillation(separate_draws=True, **fixed)

@@ -9,17 +9,18 @@ from torch.nn import functional as F
 
 from peerlearn import (
     ClassStream,
-    Collaboration,
+    Distillation,
     Edge,
     OnlineLearner,
     UserError,
     ViewChain,
     small_net,
 )
-from peerlearn.learner import METHOD_BATCH, collaboration_loss, collaboration_of
-from peerlearn.learner.wrapper import WEIGHTS
+from peerlearn.distill import METHOD_BATCH, WRAPPERS, distillation_loss, distillation_of
+from peerlearn.distill.wrappers.base import WEIGHTS
 from peerlearn.losses import distill
 from peerlearn.methods.interface import LabelledImages
+from peerlearn.records.schema import DIRECTIONS
 
 NET = partial(small_net, 4, width=4)
 CCL, CHAIN = (Edge(0, 0),), (Edge(0, 1), Edge(1, 2), Edge(2, 3))
@@ -36,30 +37,34 @@ class TestTheLoss:
 
     def test_it_is_the_sum_written_out(self) -> None:
         s, t = self.student, self.teacher
-        c = collaboration_of("ccldc", "er")
+        c = distillation_of("ccldc", "er")
         labels = sum(F.cross_entropy(view, self.y) for view in s.values())
         pairs = [(s[0], t[0]), (s[0], t[1]), (s[1], t[2]), (s[2], t[3])]
         lessons = sum(distill(a, b, temperature=4) for a, b in pairs)
         torch.testing.assert_close(
-            collaboration_loss(s, {"peer": t}, self.group, c).weighted(c),
+            distillation_loss(
+                s, {"peer": t}, self.group, c.labelled_views, c.view_edges, c.temperature
+            ).weighted(c),
             0.5 * labels + 2 * lessons,
         )
 
     def test_in_the_authors_profile_the_equal_view_is_the_hardest(self) -> None:
-        c = collaboration_of("ccldc", "er", profile="authors")
+        c = distillation_of("ccldc", "er", profile="authors")
         assert set(c.edges) == {Edge(3, 3), *CHAIN}
         assert c.base_weight == 0.5
-        assert collaboration_of("ccldc", "gsa", profile="authors").base_weight == 1
+        assert distillation_of("ccldc", "gsa", profile="authors").base_weight == 1
 
     def test_masked_classes_are_not_masked_in_lessons(self) -> None:
-        c = collaboration_of("ccldc", "er_ace")
+        c = distillation_of("ccldc", "er_ace")
         active_classes = torch.tensor([True, True, True, True, True])
         for hidden in (0, 3):
             active_classes[hidden] = False
         y = torch.tensor([1, 2, 4, 1, 2, 4])
         student = {v: z.clone().requires_grad_() for v, z in self.student.items()}
         group = LabelledImages(torch.zeros(6), y, active_classes)
-        found = collaboration_loss(student, {"peer": self.teacher}, group, c)
+        found = distillation_loss(
+            student, {"peer": self.teacher}, group, c.labelled_views, c.view_edges, c.temperature
+        )
         found.labels.backward(retain_graph=True)
         assert all(
             (z.grad is not None and z.grad[:, ~active_classes] == 0).all() for z in student.values()
@@ -84,26 +89,39 @@ class TestPresets:
             ("multiview", [], 1, "peer"),
             ("untrained", [(METHOD_BATCH, METHOD_BATCH)], 1, "frozen"),
         ]:
-            c = collaboration_of(name, "er")
+            c = distillation_of(name, "er")
             assert c.edges == tuple(Edge(*ends, by=teacher) for ends in edges), name
             assert c.peers == peers
 
+    @pytest.mark.parametrize("name", DIRECTIONS)
+    def test_a_name_with_a_direction_is_a_preset(self, name: str) -> None:
+        base = name.partition("-")[0]
+        for profile in ("paper", "authors"):
+            expected = distillation_of(base, "er", profile=profile, direction=DIRECTIONS[name])
+            assert distillation_of(name, "er", profile=profile) == expected
+
+    def test_runs_recorded_without_a_direction_are_known_for_every_wrapper_that_has_one(
+        self,
+    ) -> None:
+        fields = {name: wrapper.model_fields.get("direction") for name, wrapper in WRAPPERS.items()}
+        assert {name: one.default for name, one in fields.items() if one} == DIRECTIONS
+
     @pytest.mark.parametrize("method", WEIGHTS)
     def test_weights_are_the_published_ones(self, method: str) -> None:
-        c = collaboration_of("ccldc", method)
+        c = distillation_of("ccldc", method)
         assert {name: getattr(c, name) for name in WEIGHTS["er"]} == WEIGHTS[method]
 
     def test_stages_may_be_any_number(self) -> None:
         for stages in (0, 1, 5):
-            c = collaboration_of("ccldc", "er", chain=ViewChain(stages=stages))
+            c = distillation_of("ccldc", "er", chain=ViewChain(stages=stages))
             assert len(c.edges) == stages + 1
-        assert collaboration_of("ccldc", "er", chain=ViewChain(stages=0)) == collaboration_of(
+        assert distillation_of("ccldc", "er", chain=ViewChain(stages=0)) == distillation_of(
             "ccl", "er"
         )
 
     def test_an_unknown_name_meets_the_nearest_known_one(self) -> None:
         with pytest.raises(UserError, match="did you mean ccldc"):
-            collaboration_of("ccdlc", "er")
+            distillation_of("ccdlc", "er")
 
 
 class TestPeers:
@@ -112,7 +130,7 @@ class TestPeers:
         self, method: str, build: Build, stream: ClassStream
     ) -> None:
         alone = build(method)
-        pair = OnlineLearner(alone.method, NET, Collaboration(peers=2), memory=20, seed=0)
+        pair = OnlineLearner(alone.method, NET, Distillation(peers=2), memory=20, seed=0)
         learn_some(alone, stream)
         learn_some(pair, stream)
         assert same(weights(alone), weights(pair, 0))
@@ -121,7 +139,7 @@ class TestPeers:
         self, build: Build, stream: ClassStream
     ) -> None:
         one = build("er_ace")
-        c = Collaboration(peers=3, edges=CCL + CHAIN, label_weight=0.5, lesson_weight=1)
+        c = Distillation(peers=3, edges=CCL + CHAIN, label_weight=0.5, lesson_weight=1)
         three = OnlineLearner(one.method, NET, c, memory=20)
         assert learn_some(three, stream)[-1]["lessons"] > 0
         x = stream.test_sets[0].x
@@ -169,6 +187,6 @@ class TestPeers:
         ({"label_weight": -1.0}, "label_weight must be at least 0"),
     ],
 )
-def test_a_collaboration_that_cannot_be_is_refused(settings: dict[str, Any], says: str) -> None:
+def test_a_distillation_that_cannot_be_is_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        Collaboration(**settings)
+        Distillation(**settings)

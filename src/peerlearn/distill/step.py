@@ -1,0 +1,283 @@
+"""The step of CCL-DC from top to bottom, beside Algorithm 1 of Wang et al., CVPR 2024.
+
+https://arxiv.org/abs/2312.00600. The paper writes the step of one student, `model1`. Here every
+peer is a student and a teacher of the others, so each line runs for all peers before the next line.
+
+    Algorithm 1                              here
+    for x, y in dataloader                   `Step.gradients`, called by `OnlineLearner.learn`
+    criterion_baseline(model1, x, y)         `Step._draw`, `Step._learn_draws`
+    geometric_distortion, RandAugment        `Step._views`
+    ls, ls1, ls2, ls3 = model1(...)          `Step._student_logits`
+    lt, lt1, lt2, lt3 = model2(...)          `Step._teacher_logits`
+    loss_cls, loss_ccl, loss_dc              `distillation_loss`  (Eq. 9 and 10)
+    loss_ours = lam1 * ... + lam2 * (...)    `DistillationLoss.weighted`
+    loss = loss_baseline + loss_ours         `Step._learn_views`  (Eq. 11)
+    loss.backward()                          `Step._learn_draws`, then `Step._learn_views`
+    optim1.step()                            `Step.move`
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from peerlearn.devices import moved
+from peerlearn.distill.distillation import Distillation
+from peerlearn.distill.edges import Edge
+from peerlearn.distill.teachers.base import LogitsByView, Teacher, TeacherInput, logits_by_view
+from peerlearn.errors import UserError
+from peerlearn.losses import distill
+from peerlearn.memory.base import Memory
+from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
+from peerlearn.methods.replay import classification_loss, joined_unmasked
+from peerlearn.peer.model import PeerModel
+from peerlearn.peer.peer import Peer
+
+R = TypeVar("R")
+PeerAction = Callable[[int, Peer, Method[Any]], R]  # of a peer's number, the peer and its method
+Losses = dict[str, Tensor]  # "base" (the method's own), "labels" and "lessons": scalars
+Views = list[Tensor]  # X_0, ..., X_n of a group of images: (B, 3, H, W) each
+
+
+class Pool(Protocol):
+    """Lets peers compute side by side."""
+
+    def map_peers(
+        self, action: PeerAction[R], peers: Sequence[Peer], method: Method[Any]
+    ) -> list[R]:
+        """Return the action's results by peer."""
+        ...
+
+
+class DistillationLoss(NamedTuple):
+    """The two sums of Eq. 9 and 10 for one student, without their weights."""
+
+    labels: Tensor  # loss_cls
+    lessons: Tensor  # loss_ccl + loss_dc
+
+    def weighted(self, d: Distillation) -> Tensor:
+        """Return lambda1 * labels + lambda2 * lessons: loss_ours, or L_CCL + L_DC of Eq. 11."""
+        return d.label_weight * self.labels + d.lesson_weight * self.lessons
+
+
+def distillation_loss(
+    student: LogitsByView,
+    teachers: Mapping[str, LogitsByView],
+    group: LabelledImages,
+    label_views: Sequence[int],
+    edges: Sequence[Edge],
+    temperature: float,
+) -> DistillationLoss:
+    """Return the two sums for one student and one group of images.
+
+    student[i], teachers[name][i]: logits (B, C) on view X_i. For CCL-DC the label views are 0 to 3,
+    and the edges are (0, 0) of Eq. 9 and (0, 1), (1, 2), (2, 3) of Eq. 10.
+    """
+    zero = group.y.new_zeros((), dtype=torch.float32)
+    labels = [classification_loss(student[view], group) for view in label_views]
+    lessons = [  # tau softens both sides of each divergence
+        edge.weight
+        * distill(student[edge.student], teachers[edge.by][edge.teacher], temperature=temperature)
+        for edge in edges
+    ]
+    return DistillationLoss(torch.stack(labels).sum() if labels else zero, sum(lessons, zero))
+
+
+class Step:
+    """Takes the step of every peer: first all gradients, then all movements.
+
+    Args:
+        peers: that learn.
+        pool: runs what every peer computes.
+        method: whose own loss is L_Baseline.
+        distillation: who learns from whom; decides here, once, what each step computes.
+        teachers: by name.
+        memory: from which the method draws.
+        rngs: generators by purpose: "draws" and "views".
+        device: of the memory, the draws and the teachers.
+        check_outcome: refuses what the method did not declare; takes the outcome, the method, a
+            network and the number of stream images.
+    """
+
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        pool: Pool,
+        method: Method[Any],
+        distillation: Distillation,
+        teachers: Mapping[str, Teacher],
+        memory: Memory,
+        rngs: Mapping[str, torch.Generator],
+        device: torch.device,
+        check_outcome: Callable[[Outcome, Method[Any], PeerModel, int], None],
+    ) -> None:
+        self.peers, self.pool, self.method = peers, pool, method
+        self.distillation = d = distillation
+        self.teachers, self.memory, self.rngs, self.device = teachers, memory, rngs, device
+        self._check_outcome = check_outcome
+        self._label_views, self._student_views = d.labelled_views, d.student_views
+        self._view_edges, self._method_batch_edges = d.view_edges, d.method_batch_edges
+        self._teacher_views = d.teacher_views
+        needed_besides = method.stores or method.carries or d.method_batch_edges
+        self._needs_baseline = bool(
+            d.base_weight or needed_besides or not method.loss_is_labels
+        )  # else its labels are learnt on the views
+
+    def gradients(
+        self, batch: LabelledImages | None, progress: Progress
+    ) -> tuple[dict[str, float], list[Outcome]]:
+        """Compute the gradients of every peer; no weight moves yet.
+
+        batch: of the stream; None for a step on the memory alone. Returns the losses by name, mean
+        over the peers, and what the method computed for each peer; nothing if it takes no step.
+        """
+        draws = self._draw(batch, progress)
+        if draws is None:
+            return {}, []
+        outcomes, losses = self._learn_draws(draws, None if batch is None else len(batch.y))
+        if self._student_views:
+            groups, views = self._views(draws[0])
+            students = self._student_logits(views)
+            teachers = self._teacher_logits(views, students)
+            for loss, ours in zip(
+                losses, self._learn_views(groups, students, teachers), strict=True
+            ):
+                loss["labels"], loss["lessons"] = ours.labels, loss["lessons"] + ours.lessons
+        means = _on_the_host(mean_over_peers(losses))
+        if not np.isfinite(list(means.values())).all():
+            raise UserError(
+                f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
+                "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
+            )
+        return means, outcomes
+
+    def move(self) -> None:
+        """Take every peer's optimizer step, then let the teachers follow."""
+        for peer in self.peers:
+            peer.step()  # optim1.step(); it also clears the gradients
+        for teacher in self.teachers.values():
+            teacher.after_step()
+
+    def _draw(self, batch: LabelledImages | None, progress: Progress) -> list[Any] | None:
+        """Return what each peer trains on: the same, unless draws are separate. None: no step."""
+        given = (self.memory, progress, self.rngs["draws"])
+        times = len(self.peers) if self.distillation.separate_draws else 1
+        if batch is None:
+            draws = [self.method.draw_rehearsal(*given) for _ in range(times)]
+        else:
+            draws = [self.method.draw_for(self.peers, batch, *given) for _ in range(times)]
+        if any(draw is None for draw in draws):
+            return None
+        return draws if times > 1 else draws * len(self.peers)
+
+    def _learn_draws(
+        self, draws: Sequence[Any], rows: int | None
+    ) -> tuple[list[Outcome], list[Losses]]:
+        """Add each peer's gradient of L_Baseline; return what the method computed, and the losses.
+
+        rows: images of the stream batch; None if there is none, and nothing to store.
+        """
+        d = self.distillation
+        if not self._needs_baseline:
+            zero = torch.zeros((), device=self.device)
+            return [Outcome(zero, [])] * len(self.peers), [
+                {"base": zero, "lessons": zero} for _ in self.peers
+            ]
+
+        def learn(i: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, Losses]:
+            draw = draws[i] if peer.device == self.device else moved(draws[i], peer.device)
+            outcome = method.loss(peer, draw)  # loss_baseline
+            if rows is not None:
+                self._check_outcome(outcome, self.method, peer.model, rows)
+            lessons = self._lessons_on_draw(outcome)
+            peer.backward(d.base_weight * outcome.loss + d.lesson_weight * lessons)
+            losses = {"base": outcome.loss.detach(), "lessons": lessons.detach()}
+            return outcome._replace(answers=[]), losses  # their graph is spent
+
+        # a teacher's running statistics change with each batch that it sees, in the peers' order
+        results = moved(self._map(learn, in_turn=bool(self._method_batch_edges)), self.device)
+        return [outcome for outcome, _ in results], [losses for _, losses in results]
+
+    def _lessons_on_draw(self, outcome: Outcome) -> Tensor:
+        """Return the distillation on the batches that the method itself trained on; 0 in CCL-DC."""
+        lessons = outcome.loss.new_zeros(())
+        for edge in self._method_batch_edges:
+            for x, logits in outcome.answers:
+                teacher = self.teachers[edge.by].batch_logits(moved(x, self.device))
+                tau = self.distillation.temperature
+                term = distill(logits, moved(teacher, logits.device), temperature=tau)
+                lessons = lessons + edge.weight * term
+        return lessons
+
+    def _views(self, draw: Any) -> tuple[list[LabelledImages], list[Views]]:
+        """Return the groups of images of a draw, and X_0 to X_3 of each; all peers see the same."""
+        groups = self.method.groups(draw, self.rngs["views"])
+        if self.distillation.merge_groups:
+            groups = [joined_unmasked(groups)]
+        return groups, [self.distillation.chain(group.x, self.rngs["views"]) for group in groups]
+
+    def _student_logits(self, views: Sequence[Views]) -> list[list[dict[int, Tensor]]]:
+        """Return theta(X_i) of every peer, with its graph: by group, by peer, by view."""
+
+        def logits(_: int, peer: Peer, __: Method[Any]) -> list[dict[int, Tensor]]:
+            return [logits_by_view(peer.model, self._student_views, group) for group in views]
+
+        by_peer = self._map(logits)
+        return [list(group) for group in zip(*by_peer, strict=True)]
+
+    def _teacher_logits(
+        self, views: Sequence[Views], students: Sequence[list[dict[int, Tensor]]]
+    ) -> list[dict[str, list[dict[int, Tensor]]]]:
+        """Return what the teachers of each peer answer: by group, by teacher, by peer, by view.
+
+        The teacher of Eq. 9 and 10 reads the logits that the other peer computed as a student.
+        """
+        asked = [(name, self.teachers[name], on) for name, on in self._teacher_views.items()]
+        return [
+            {name: teacher.logits(on, group) for name, teacher, on in asked}
+            for group in map(TeacherInput, views, moved(students, self.device))
+        ]
+
+    def _learn_views(
+        self,
+        groups: Sequence[LabelledImages],
+        students: Sequence[Sequence[dict[int, Tensor]]],
+        teachers: Sequence[Mapping[str, Sequence[dict[int, Tensor]]]],
+    ) -> list[DistillationLoss]:
+        """Add each peer's gradient of L_CCL + L_DC to that of L_Baseline (Eq. 11)."""
+        d = self.distillation
+
+        def learn(i: int, peer: Peer, _: Method[Any]) -> DistillationLoss:
+            own_teachers = [{name: by[i] for name, by in group.items()} for group in teachers]
+            here = zip(*moved((own_teachers, groups), peer.device), strict=True)
+            losses = [
+                distillation_loss(
+                    student[i], own, group, self._label_views, self._view_edges, d.temperature
+                )
+                for student, (own, group) in zip(students, here, strict=True)
+            ]
+            sums = (torch.stack(part).sum() for part in zip(*losses, strict=True))  # over groups
+            loss = DistillationLoss(*sums)
+            peer.backward(loss.weighted(d))
+            return DistillationLoss(*(part.detach() for part in loss))
+
+        return moved(self._map(learn), self.device)
+
+    def _map(self, action: PeerAction[R], *, in_turn: bool = False) -> list[R]:
+        """Return what the action gives for every peer, computed side by side unless `in_turn`."""
+        if in_turn:
+            return [action(i, peer, self.method) for i, peer in enumerate(self.peers)]
+        return self.pool.map_peers(action, self.peers, self.method)
+
+
+def _on_the_host(losses: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return losses as numbers, with one transfer from the device."""
+    return dict(zip(losses, torch.stack([*losses.values()]).tolist(), strict=True))
+
+
+def mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return by name the mean of the peers' tensors."""
+    names = parts[0].keys() if parts else ()
+    return {name: torch.stack([part[name] for part in parts]).mean(dim=0) for name in names}

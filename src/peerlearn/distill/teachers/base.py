@@ -1,0 +1,148 @@
+"""What a teacher is: its logits, what it does after a step, and its state in a checkpoint."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from peerlearn.devices import moved
+from peerlearn.errors import UserError
+from peerlearn.peer.model import PeerModel
+from peerlearn.peer.peer import Peer, State, part, prefixed
+from peerlearn.settings import Settings
+
+LogitsByView = Mapping[int, Tensor]  # (B, C) by the number of a view
+
+
+class TeacherInput(NamedTuple):
+    """What a teacher may use: the views of some images, and each peer's logits on its views.
+
+    All of it is on the learner's first device. A teacher's logits may be on any.
+    """
+
+    views: list[Tensor]  # (B, 3, H, W) each
+    students: list[dict[int, Tensor]]  # per peer: (B, C) by view
+
+
+class TeacherSettings(Settings):
+    """The settings that a wrapper passes to a teacher; none, unless a teacher adds fields."""
+
+
+class Teacher(ABC):
+    """Base of all teachers. One object teaches all students of a learner.
+
+    A class with a `name` and `logits` is a teacher; an edge asks for it by that name. The learner
+    makes it.
+
+    Args:
+        peers: those that it teaches.
+        new_peer: makes one more, each from a seed of its own.
+        values: its settings, by their names.
+
+    One that finds every class equally likely:
+
+    >>> import torch
+    >>> class Undecided(Teacher):
+    ...     name = "undecided"
+    ...     reads_students = True
+    ...     def logits(self, views, given):
+    ...         return [{v: torch.zeros_like(own[v]) for v in views} for own in given.students]
+    >>> given = TeacherInput(views=[], students=[{0: torch.ones(2, 3)}])
+    >>> Undecided([], lambda: None).logits([0], given)[0][0].sum()
+    tensor(0.)
+    """
+
+    name: ClassVar[str]
+    reads_students: ClassVar[bool] = False  # needs the peers' logits on the views asked for
+    sees_method_batch: ClassVar[bool] = False  # has logits on the batches that a method trains on
+    least_peers: ClassVar[int] = 1
+    is_ema: ClassVar[bool] = False  # has `ema_copies`; such a teacher needs no edge
+
+    Settings: ClassVar[type[TeacherSettings]] = TeacherSettings
+    settings: TeacherSettings
+
+    def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
+        """Teach these peers; `new_peer` makes one more, each from a seed of its own."""
+        self.peers, self.new_peer = peers, new_peer
+        try:
+            self.settings = self.Settings(**values)
+        except UserError as error:
+            raise UserError(f"teacher {self.name!r}: {error}") from None
+
+    @property
+    def networks(self) -> list[PeerModel]:
+        """Networks of its own, which are counted in the cost and saved."""
+        return []
+
+    @property
+    def ema_copies(self) -> list[PeerModel]:
+        """EMA copies that can predict in the peers' place, one for each peer; [] if it has none."""
+        return []
+
+    @abstractmethod
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+        """Return for each student the teacher's logits, (B, C), on the views of these numbers."""
+
+    def batch_logits(self, _x: Tensor, /) -> Tensor:
+        """Return the logits, (B, C), on a batch that the method trains on, (B, 3, H, W)."""
+        raise TypeError(f"teacher {self.name!r} does not answer the method's own batches")
+
+    def after_step(self) -> None:
+        """Follow the peers, once all of them have taken their step."""
+        return
+
+    def moving_state(self) -> State:
+        """Return the state that changes while it computes logits: all but its networks' weights."""
+        weights = {
+            f"{number}.{name}"
+            for number, network in enumerate(self.networks)
+            for name, _ in network.named_parameters()
+        }
+        return {name: value for name, value in self.state_dict().items() if name not in weights}
+
+    def state_dict(self) -> State:
+        """Return all that outlives a step: the same names and shapes from the start."""
+        state: State = {}
+        for number, network in enumerate(self.networks):
+            state |= prefixed(f"{number}", network.full_state())
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        """Take over the state that `state_dict()` returned."""
+        for number, network in enumerate(self.networks):
+            network.load_full_state(part(f"{number}", state))
+
+
+def logits_by_view(
+    model: PeerModel, numbers: Iterable[int], views: Sequence[Tensor]
+) -> dict[int, Tensor]:
+    """Return logits on the views of these numbers, each from a forward of its own.
+
+    Batch norm must not mix views. The hardest view goes first, as in the authors' code, so that it
+    weighs least in the running statistics that prediction uses. The images are moved to the
+    model's device.
+
+    >>> from peerlearn import small_net
+    >>> views = [torch.rand(4, 3, 8, 8) for _ in range(3)]
+    >>> list(logits_by_view(PeerModel(small_net(2)), {0, 2}, views))
+    [2, 0]
+    """
+    numbers, last = sorted(numbers), len(views) - 1
+    order = [view for view in numbers if view == last] + [view for view in numbers if view != last]
+    return {view: model.logits(moved(views[view], model.device)) for view in order}
+
+
+def mean_of_others(views: Iterable[int], logits: Sequence[LogitsByView]) -> list[dict[int, Tensor]]:
+    """Return for each peer the mean of the others' logits, (B, C), on the views of these numbers.
+
+    >>> mean_of_others([0], [{0: torch.zeros(1, 2)}, {0: torch.ones(1, 2)}])[0][0]
+    tensor([[1., 1.]])
+    """
+    views = list(views)
+    others = [[*logits[:i], *logits[i + 1 :]] for i in range(len(logits))]
+    return [
+        {view: torch.stack([one[view] for one in some]).mean(dim=0) for view in views}
+        for some in others
+    ]
