@@ -233,7 +233,7 @@ class Step:
     def _teacher_logits(
         self, views: Sequence[Views], students: Sequence[list[dict[int, Tensor]]]
     ) -> list[dict[str, list[dict[int, Tensor]]]]:
-        """Return what the teachers of each peer answer: by group, by teacher, by peer, by view.
+        """Return the logits of every peer's teachers: by group, by teacher, by peer, by view.
 
         The teacher of Eq. 9 and 10 reads the logits that the other peer computed as a student.
         """
