@@ -284,7 +284,7 @@ def test_an_interrupted_step_leaves_nothing_behind(
         broken.learn(*batch)
     broken.save(tmp_path)
     monkeypatch.setattr(
-        broken._step, "_learn_views", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        broken._step, "_backward_ours", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
         broken.learn(*batches[3])

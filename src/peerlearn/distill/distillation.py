@@ -188,7 +188,7 @@ class Distillation(Settings):
 
     @property
     def teacher_views(self) -> dict[str, tuple[int, ...]]:
-        """The views on which each teacher of a view edge answers, by its name."""
+        """The views on which each teacher is asked for logits, by the teacher's name."""
         return {
             name: tuple(sorted({edge.teacher for edge in self.view_edges if edge.by == name}))
             for name in self.teacher_names

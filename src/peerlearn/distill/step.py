@@ -5,14 +5,14 @@ peer is a student and a teacher of the others, so each line runs for all peers b
 
     Algorithm 1                              here
     for x, y in dataloader                   `Step.gradients`, called by `OnlineLearner.learn`
-    criterion_baseline(model1, x, y)         `Step._draw`, `Step._learn_draws`
-    geometric_distortion, RandAugment        `Step._views`
+    criterion_baseline(model1, x, y)         `Step._draw`, `Step._backward_baseline`
+    geometric_distortion, RandAugment        `Step._draw_views`
     ls, ls1, ls2, ls3 = model1(...)          `Step._student_logits`
     lt, lt1, lt2, lt3 = model2(...)          `Step._teacher_logits`
     loss_cls, loss_ccl, loss_dc              `distillation_loss`  (Eq. 9 and 10)
     loss_ours = lam1 * ... + lam2 * (...)    `DistillationLoss.weighted`
-    loss = loss_baseline + loss_ours         `Step._learn_views`  (Eq. 11)
-    loss.backward()                          `Step._learn_draws`, then `Step._learn_views`
+    loss = loss_baseline + loss_ours         `Step._backward_ours`  (Eq. 11)
+    loss.backward()                          `Step._backward_baseline`, then `Step._backward_ours`
     optim1.step()                            `Step.move`
 """
 
@@ -120,10 +120,9 @@ class Step:
         self._label_views, self._student_views = d.labelled_views, d.student_views
         self._view_edges, self._method_batch_edges = d.view_edges, d.method_batch_edges
         self._teacher_views = d.teacher_views
-        needed_besides = method.stores or method.carries or d.method_batch_edges
-        self._needs_baseline = bool(
-            d.base_weight or needed_besides or not method.loss_is_labels
-        )  # else its labels are learnt on the views
+        # with a weight of 0, the labels on the views replace a loss that is plain cross-entropy
+        is_used = d.base_weight or method.stores or method.carries or d.method_batch_edges
+        self._needs_baseline = bool(is_used or not method.loss_is_labels)
 
     def gradients(
         self, batch: LabelledImages | None, progress: Progress
@@ -136,15 +135,17 @@ class Step:
         draws = self._draw(batch, progress)
         if draws is None:
             return {}, []
-        outcomes, losses = self._learn_draws(draws, None if batch is None else len(batch.y))
+        rows = None if batch is None else len(batch.y)
+        outcomes, losses = self._backward_baseline(draws, rows)  # loss_baseline, backward
         if self._student_views:
-            groups, views = self._views(draws[0])
-            students = self._student_logits(views)
-            teachers = self._teacher_logits(views, students)
-            for loss, ours in zip(
-                losses, self._learn_views(groups, students, teachers), strict=True
-            ):
-                loss["labels"], loss["lessons"] = ours.labels, loss["lessons"] + ours.lessons
+            groups, views = self._draw_views(draws[0])  # x, x1, x2, x3
+            students = self._student_logits(views)  # ls, ls1, ls2, ls3
+            teachers = self._teacher_logits(views, students)  # lt, lt1, lt2, lt3
+            ours = self._backward_ours(groups, students, teachers)  # loss_ours, backward
+            losses = [
+                {**own, "labels": labels, "lessons": own["lessons"] + lessons}
+                for own, (labels, lessons) in zip(losses, ours, strict=True)
+            ]
         means = _on_the_host(mean_over_peers(losses))
         if not np.isfinite(list(means.values())).all():
             raise UserError(
@@ -172,35 +173,34 @@ class Step:
             return None
         return draws if times > 1 else draws * len(self.peers)
 
-    def _learn_draws(
+    def _backward_baseline(
         self, draws: Sequence[Any], rows: int | None
     ) -> tuple[list[Outcome], list[Losses]]:
-        """Add each peer's gradient of L_Baseline; return what the method computed, and the losses.
+        """Take each peer's backward of L_Baseline; return what the method computed, and the losses.
 
         rows: images of the stream batch; None if there is none, and nothing to store.
         """
         d = self.distillation
         if not self._needs_baseline:
             zero = torch.zeros((), device=self.device)
-            return [Outcome(zero, [])] * len(self.peers), [
-                {"base": zero, "lessons": zero} for _ in self.peers
-            ]
+            losses = {"base": zero, "lessons": zero}
+            return [Outcome(zero, [])] * len(self.peers), [losses] * len(self.peers)
 
-        def learn(i: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, Losses]:
+        def backward(i: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, Losses]:
             draw = draws[i] if peer.device == self.device else moved(draws[i], peer.device)
             outcome = method.loss(peer, draw)  # loss_baseline
             if rows is not None:
                 self._check_outcome(outcome, self.method, peer.model, rows)
-            lessons = self._lessons_on_draw(outcome)
+            lessons = self._distill_on_draw(outcome)
             peer.backward(d.base_weight * outcome.loss + d.lesson_weight * lessons)
             losses = {"base": outcome.loss.detach(), "lessons": lessons.detach()}
             return outcome._replace(answers=[]), losses  # their graph is spent
 
         # a teacher's running statistics change with each batch that it sees, in the peers' order
-        results = moved(self._map(learn, in_turn=bool(self._method_batch_edges)), self.device)
+        results = moved(self._map(backward, in_turn=bool(self._method_batch_edges)), self.device)
         return [outcome for outcome, _ in results], [losses for _, losses in results]
 
-    def _lessons_on_draw(self, outcome: Outcome) -> Tensor:
+    def _distill_on_draw(self, outcome: Outcome) -> Tensor:
         """Return the distillation on the batches that the method itself trained on; 0 in CCL-DC."""
         lessons = outcome.loss.new_zeros(())
         for edge in self._method_batch_edges:
@@ -211,7 +211,7 @@ class Step:
                 lessons = lessons + edge.weight * term
         return lessons
 
-    def _views(self, draw: Any) -> tuple[list[LabelledImages], list[Views]]:
+    def _draw_views(self, draw: Any) -> tuple[list[LabelledImages], list[Views]]:
         """Return the groups of images of a draw, and X_0 to X_3 of each; all peers see the same."""
         groups = self.method.groups(draw, self.rngs["views"])
         if self.distillation.merge_groups:
@@ -230,7 +230,7 @@ class Step:
     def _teacher_logits(
         self, views: Sequence[Views], students: Sequence[list[dict[int, Tensor]]]
     ) -> list[dict[str, list[dict[int, Tensor]]]]:
-        """Return what the teachers of each peer answer: by group, by teacher, by peer, by view.
+        """Return the logits of every peer's teachers: by group, by teacher, by peer, by view.
 
         The teacher of Eq. 9 and 10 reads the logits that the other peer computed as a student.
         """
@@ -240,16 +240,16 @@ class Step:
             for group in map(TeacherInput, views, moved(students, self.device))
         ]
 
-    def _learn_views(
+    def _backward_ours(
         self,
         groups: Sequence[LabelledImages],
         students: Sequence[Sequence[dict[int, Tensor]]],
         teachers: Sequence[Mapping[str, Sequence[dict[int, Tensor]]]],
     ) -> list[DistillationLoss]:
-        """Add each peer's gradient of L_CCL + L_DC to that of L_Baseline (Eq. 11)."""
+        """Take each peer's backward of L_CCL + L_DC; gradients add up to those of Eq. 11."""
         d = self.distillation
 
-        def learn(i: int, peer: Peer, _: Method[Any]) -> DistillationLoss:
+        def backward(i: int, peer: Peer, _: Method[Any]) -> DistillationLoss:
             own_teachers = [{name: by[i] for name, by in group.items()} for group in teachers]
             here = zip(*moved((own_teachers, groups), peer.device), strict=True)
             losses = [
@@ -263,7 +263,7 @@ class Step:
             peer.backward(loss.weighted(d))
             return DistillationLoss(*(part.detach() for part in loss))
 
-        return moved(self._map(learn), self.device)
+        return moved(self._map(backward), self.device)
 
     def _map(self, action: PeerAction[R], *, in_turn: bool = False) -> list[R]:
         """Return what the action gives for every peer, computed side by side unless `in_turn`."""

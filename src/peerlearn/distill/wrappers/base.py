@@ -53,7 +53,7 @@ class WrapperBase(Settings):
     """
 
     name: ClassVar[str]
-    predict_with: ClassVar[Networks] = "peers"  # unless a learner is told otherwise
+    predict_with: ClassVar[Networks] = "peers"  # the default of its learners
 
     peers: int = number_of_peers(2)
     label_weight: float = weight_of_labels(0.5)
