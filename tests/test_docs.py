@@ -19,7 +19,7 @@ import peerlearn
 from peerlearn import METHODS, augment, memory, metrics, stream
 from peerlearn.data import DATASETS
 from peerlearn.distill import WRAPPERS
-from peerlearn.learner.build import REGISTRIES
+from peerlearn.learner.config import REGISTRIES
 from peerlearn.settings import Settings, settings_of
 
 ROOT = Path(__file__).parents[1]

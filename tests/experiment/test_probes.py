@@ -232,7 +232,7 @@ class TestWhatIsAsked:
     ) -> None:
         run = resolve("er", [Given("current_loss", 5, "flag", "--current-loss")])
         run.check()
-        monkeypatch.setattr(run.parts.method, "gives_logits", False)
+        monkeypatch.setattr(run.config.method, "gives_logits", False)
         with pytest.raises(UserError, match="--current-loss: er has no logits"):
             run.check()
 

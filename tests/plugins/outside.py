@@ -10,7 +10,7 @@ from command import command
 
 from peerlearn.data import DATASETS
 from peerlearn.distill import TEACHERS
-from peerlearn.learner.build import KINDS
+from peerlearn.learner.config import KINDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
 FILES = ("my_pcr.py", "my_parts.py")

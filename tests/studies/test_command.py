@@ -18,7 +18,7 @@ from command import SMALL, command, load_quickly
 from peerlearn.experiment import images
 from peerlearn.experiment.images import Loader
 from peerlearn.experiment.resolve import Given, resolve
-from peerlearn.learner.build import REGISTRIES
+from peerlearn.learner.config import REGISTRIES
 from peerlearn.studies import many
 from peerlearn.studies.calibrate import Estimate, calibrate, cost_key
 from peerlearn.studies.executor import Share

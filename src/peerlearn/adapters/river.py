@@ -11,7 +11,7 @@ from peerlearn.adapters.batches import batch_size
 from peerlearn.adapters.portable import portable
 from peerlearn.data.pictures import Picture, Pictures, pictures
 from peerlearn.errors import UserError
-from peerlearn.learner.build import NET
+from peerlearn.learner.config import NET
 from peerlearn.live.labels import Label, plain
 from peerlearn.live.learner import Size
 

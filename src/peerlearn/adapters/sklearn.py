@@ -14,7 +14,7 @@ from peerlearn.adapters.batches import batch_size
 from peerlearn.adapters.portable import PortableLearner, portable
 from peerlearn.adapters.rows import agreed, as_images, flattened
 from peerlearn.errors import UserError
-from peerlearn.learner.build import NET
+from peerlearn.learner.config import NET
 from peerlearn.live.labels import Label
 
 try:

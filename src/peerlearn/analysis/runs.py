@@ -60,12 +60,12 @@ class Trained:
     @property
     def chain(self) -> ViewChain:
         """Its own chain; for one that has none, the one that CCL-DC has on its data."""
-        own = self.resolved.parts.distillation(self.resolved.values).chain
+        own = self.resolved.config.distillation().chain
         if own.stages:
             return own
         data = Given("data", self.resolved.values["data"], "file", "config.yaml")
         usual = resolve("er+ccldc", [data])
-        return usual.parts.distillation(usual.values).chain
+        return usual.config.distillation().chain
 
 
 @dataclass
@@ -154,5 +154,5 @@ def again(run: RunRecord, flags: str = "") -> str:
 
 def need_logits(run: Trained) -> None:
     """Refuse what has none."""
-    if not run.resolved.parts.method.gives_logits:
+    if not run.resolved.config.method.gives_logits:
         raise UserError(f"{run.name}: {run.record.method} has no logits to look at; leave it out")

@@ -47,7 +47,7 @@ def act(args: argparse.Namespace) -> None:
     from peerlearn.benchmark.auto import usual_threads
     from peerlearn.benchmark.report import PARTS, USUAL_PARTS, Asked, benchmark
     from peerlearn.benchmark.timing import Effort
-    from peerlearn.learner.build import Parts, split_name
+    from peerlearn.learner.config import LearnerConfig, split_name
     from peerlearn.methods import METHODS
     from peerlearn.runtime import available_threads, keep_freed_memory
 
@@ -61,7 +61,7 @@ def act(args: argparse.Namespace) -> None:
             problem = f"there is no part or method {base!r:.60}"
             listing = "peerlearn benchmark --help, and peerlearn list"
             raise UserError(did_you_mean(problem, base, [*PARTS, *METHODS], listing))
-        Parts.find(name)
+        LearnerConfig.of(name)
     if sys.stderr.isatty() and not args.what:
         print(TAKES, file=sys.stderr)
     keep_freed_memory()

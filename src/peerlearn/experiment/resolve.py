@@ -25,7 +25,7 @@ from peerlearn.experiment.settings import (
     StreamSettings,
     stream_settings,
 )
-from peerlearn.learner.build import MEMORY, NET, PROFILES, Parts, split_name
+from peerlearn.learner.config import MEMORY, NET, PROFILES, LearnerConfig, split_name
 from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.records.schema import MACHINE, PROBES
 from peerlearn.settings import (
@@ -85,7 +85,7 @@ class Resolved:
     unused: what was given and has no meaning for this run.
     """
 
-    parts: Parts
+    config: LearnerConfig
     values: Mapping[str, Any]
     origins: Mapping[str, str]
     usual: Mapping[str, Any]
@@ -95,7 +95,7 @@ class Resolved:
     @property
     def method(self) -> str:
         """The method's name, and after a plus that of its wrapper."""
-        base, wrapper = self.parts.names["method"], self.parts.names["collaboration"]
+        base, wrapper = self.config.names["method"], self.config.names["collaboration"]
         return f"{base}+{wrapper}" if wrapper else f"{base}"
 
     @property
@@ -120,7 +120,7 @@ class Resolved:
     @cached_property
     def plugins(self) -> dict[str, str]:
         """Whose the parts are that do not come with Peerlearn: "method mine" -> "mine.py 1f3c"."""
-        found = self.parts.origins(self.values)
+        found = self.config.origins()
         data = str(self.values["data"])
         if data in DATASETS and (origin := DATASETS.origin(data)):
             found[f"{DATASETS.kind} {data}"] = origin
@@ -129,7 +129,7 @@ class Resolved:
     def with_precision(self, chosen: str) -> "Resolved":
         """The run in which `auto` has become what it chose."""
         values = {**self.values, PRECISION: chosen}
-        usual = _usual_parts(self.parts, _protocol(str(self.values["data"]), self.method))
+        usual = _usual_parts(self.config, _protocol(str(self.values["data"]), self.method))
         return replace(
             self,
             values=values,
@@ -147,14 +147,14 @@ class Resolved:
 
     def check(self) -> None:
         """Refuse what cannot work together, before any other run has begun."""
-        method, named = self.parts.method, self.values[STREAM] != CLASS
+        method, named = self.config.method, self.values[STREAM] != CLASS
         hides = "stream" if named else "blur" if self.values["stream.blur"] else ""
         if method.needs_boundaries and hides:
             raise UserError(
                 f"--{hides}: hides where tasks end, and {method.name} must be told; leave it out, "
                 f"or take {methods_without_tasks()}"
             )
-        if not method.gives_logits and self.parts.distillation(self.values).needs_logits:
+        if not method.gives_logits and self.config.distillation().needs_logits:
             raise UserError(
                 f"{self.method}: {method.name} has no logits to teach with; take it alone"
             )
@@ -178,20 +178,20 @@ class Resolved:
 
     def _check_predict_with(self) -> None:
         """Refuse networks, or class means, that the learner will not have."""
-        source, method = self.run.predict_with, self.parts.method
+        source, method = self.run.predict_with, self.config.method
         if source == "ncm" and not (self.memory and method.uses_memory):
             why = "take --memory above 0" if method.uses_memory else f"{method.name} keeps none"
             raise UserError(f"--predict-with ncm: class means are of images in memory; {why}")
-        has_ema = self.parts.distillation(self.values).has_ema
+        has_ema = self.config.distillation().has_ema
         if source in ("ema", "average") and not has_ema:
             raise UserError(
                 f"--predict-with {source}: {self.method} has no EMA copies; choose peers or ncm, "
-                f"or a wrapper that has some, such as {self.parts.names['method']}+ema"
+                f"or a wrapper that has some, such as {self.config.names['method']}+ema"
             )
 
     def _check_rehearsal(self, hides: str) -> None:
         """Refuse steps on the memory alone where they cannot be taken. hides: as in `check`."""
-        method = self.parts.method
+        method = self.config.method
         if not method.can_rehearse():
             raise UserError(
                 f"--rehearse: {method.name} cannot take steps on the memory alone, as "
@@ -230,21 +230,22 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
     choice = _choices(given)
     protocol = _protocol(choice.get("data", RunSettings().data), method)
     chosen = {**{key: protocol[key] for key in _PARTS if key in protocol}, **choice}
-    parts = Parts.find(
+    config = LearnerConfig.of(
         method,
         net=chosen.get("net.name", NET),
         optimizer=chosen.get("optim.name"),
-        memory=chosen.get("memory.name", MEMORY),
+        memory_policy=chosen.get("memory.name", MEMORY),
     )
-    usual_augment = {**protocol, **_published(parts, choice.get("profile"))}.get(AUGMENT)
-    parts = parts.augmented(choice.get(AUGMENT, usual_augment))
-    fixed = parts.method.fixed
+    usual_augment = {**protocol, **_published(config, choice.get("profile"))}.get(AUGMENT)
+    if (augment := choice.get(AUGMENT, usual_augment)) is not None:
+        config = config.replace(values={AUGMENT: augment})
+    fixed = config.method.fixed
     stream = fixed.get(STREAM) or choice.get(STREAM, protocol.get(STREAM, CLASS))
-    models = _models(parts, f"{stream}")
+    models = _models(config, f"{stream}")
     keys = _fields(models)
-    preset = _preset(parts, protocol, choice.get("profile"), keys)
+    preset = _preset(config, protocol, choice.get("profile"), keys)
     usual = {**_defaults(keys), **preset}
-    names = {f"{group}.name": name for group, name in parts.names.items()}
+    names = {f"{group}.name": name for group, name in config.names.items()}
     last, unused = _by_key(given, [*keys, *names], method)
     unused += [last.pop(key) for key in [*last] if key in fixed]
     values = {**usual, **{key: item.value for key, item in last.items() if key in keys}}
@@ -253,8 +254,15 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
     by_preset = {*preset, *(key for key in _PARTS if key in protocol)}
     origins = {key: "preset" if key in by_preset else "default" for key in settings}
     origins |= {key: item.origin for key, item in last.items()} | dict.fromkeys(_METHOD, "flag")
-    variant = _variant(settings, {**usual, **_usual_parts(parts, protocol)})
-    return Resolved(parts, settings, origins, {**usual, **names}, variant, tuple(unused))
+    variant = _variant(settings, {**usual, **_usual_parts(config, protocol)})
+    config = config.replace(values=_of_parts(config, settings))
+    return Resolved(config, settings, origins, {**usual, **names}, variant, tuple(unused))
+
+
+def _of_parts(config: LearnerConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the parts of a learner, without their names."""
+    fields = [fields_of(model, f"{group}.") for group, model in config.settings.items()]
+    return {key: settings[key] for own in fields for key in own}
 
 
 def _renamed(item: Given) -> Given:
@@ -340,12 +348,12 @@ def _choices(given: Iterable[Given]) -> dict[str, Any]:
 Models = Sequence[tuple[str, type[Settings]]]  # the prefix of their names, and the settings
 
 
-def _models(parts: Parts, stream: str) -> Models:
+def _models(config: LearnerConfig, stream: str) -> Models:
     *general, machine = [
         (prefix, stream_settings(stream) if model is StreamSettings else model)
         for _, prefix, model in GENERAL
     ]
-    return [*general, *((f"{group}.", s) for group, s in parts.settings.items()), machine]
+    return [*general, *((f"{group}.", s) for group, s in config.settings.items()), machine]
 
 
 def _fields(models: Models) -> dict[str, FieldInfo]:
@@ -357,32 +365,35 @@ def _defaults(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
 
 
 def _preset(
-    parts: Parts, protocol: Mapping[str, Any], profile: str | None, keys: Mapping[str, FieldInfo]
+    config: LearnerConfig,
+    protocol: Mapping[str, Any],
+    profile: str | None,
+    keys: Mapping[str, FieldInfo],
 ) -> dict[str, Any]:
     """What the paper, or the code of a method, sets for this data set and method."""
-    usual, general = _usual_parts(parts, protocol), _fields([entry[1:] for entry in GENERAL])
+    usual, general = _usual_parts(config, protocol), _fields([entry[1:] for entry in GENERAL])
     found = {}
     for key, value in protocol.items():
         group = key.partition(".")[0]
-        meant = usual.get(f"{group}.name") in (None, parts.names.get(group))
+        meant = usual.get(f"{group}.name") in (None, config.names.get(group))
         if key in general or (key in keys and meant):
             found[key] = value  # a width is meant for the network that the protocol has in mind
         elif key not in keys and group in ("stream", "memory", "machine") and key not in _PARTS:
             raise UserError(did_you_mean(f"a data set's protocol sets {key!r}", key, keys))
-    found |= _published(parts, profile)
-    if parts.wrapper is not None:
-        found["predict_with"] = parts.wrapper.predict_with
-    found |= {**parts.method.preset, **parts.method.fixed}
+    found |= _published(config, profile)
+    if config.wrapper is not None:
+        found["predict_with"] = config.wrapper.predict_with
+    found |= {**config.method.preset, **config.method.fixed}
     return {key: value for key, value in found.items() if key in keys}
 
 
-def _published(parts: Parts, profile: str | None) -> dict[str, Any]:
+def _published(config: LearnerConfig, profile: str | None) -> dict[str, Any]:
     """What a profile sets; a name that there is not is refused later, with the rest."""
-    return parts.preset(profile if profile in PROFILES else PROFILES[0])
+    return config.preset(profile if profile in PROFILES else PROFILES[0])
 
 
-def _usual_parts(parts: Parts, protocol: Mapping[str, Any]) -> dict[str, Any]:
-    usual = {"net.name": NET, "memory.name": MEMORY, "optim.name": parts.method.optim.name}
+def _usual_parts(config: LearnerConfig, protocol: Mapping[str, Any]) -> dict[str, Any]:
+    usual = {"net.name": NET, "memory.name": MEMORY, "optim.name": config.method.optim.name}
     return {key: protocol.get(key, name) for key, name in usual.items()}
 
 

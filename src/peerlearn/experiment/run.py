@@ -177,18 +177,18 @@ def make_learner(
 ) -> OnlineLearner:
     """The learner of a run, untrained; on the machine that its record names, if there is one."""
     machine = config.settings if config else resolved.values
-    skipped = {f"{group}.name" for group in resolved.parts.names} | {"memory.size"}
-    return resolved.parts.build(
-        {key: value for key, value in resolved.values.items() if key not in skipped},
-        stream.info,
+    built_from = resolved.config.replace(
+        stream=stream.info,
         memory=resolved.memory,
         seed=resolved.seed,
         updates=resolved.run.updates,
         predict_with=resolved.run.predict_with,
         ncm_distance=resolved.run.ncm_distance,
-        device=machine["machine.device"],
         precision=resolved.machine.precision,
         layout=machine["machine.layout"],
+    )
+    return built_from.build(
+        device=machine["machine.device"],
         compile=machine["machine.compile"],
         peers_at_once=peers_at_once,
     )

@@ -9,7 +9,7 @@ from pydantic import create_model, model_validator
 
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.errors import UserError
-from peerlearn.learner.build import Profile
+from peerlearn.learner.config import Profile
 from peerlearn.learner.inputs import Distance, PredictWith
 from peerlearn.peer.model import Layout, Precision
 from peerlearn.records.schema import MOST_TASKS

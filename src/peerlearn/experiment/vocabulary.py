@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.experiment.resolve import ALIASES, GENERAL, STREAM, Resolved
 from peerlearn.experiment.settings import STREAMS
-from peerlearn.learner.build import KINDS
+from peerlearn.learner.config import KINDS
 from peerlearn.memory import MEMORIES
 from peerlearn.nets import NETWORKS
 from peerlearn.peer import OPTIMIZERS
@@ -102,8 +102,8 @@ def _shown(runs: Sequence[Resolved]) -> Iterator[tuple[Part, dict[str, Any]]]:
     for run in runs:
         yield from ((Part(*general), dict(run.usual)) for general in GENERAL)
         yield _of_stream(run.values[STREAM]), dict(run.usual)
-        for group, settings in run.parts.settings.items():
-            yield Part(run.parts.title(group, run.values), f"{group}.", settings), dict(run.usual)
+        for group, settings in run.config.settings.items():
+            yield Part(run.config.title(group), f"{group}.", settings), dict(run.usual)
 
 
 def _flag(key: str, keys: Collection[str], taken: Collection[str]) -> str:

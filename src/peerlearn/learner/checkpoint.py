@@ -9,6 +9,7 @@ moment leaves the old one whole.
 import hashlib
 import json
 import operator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as deserialized
 from safetensors.torch import save as serialized
-from torch import Tensor
+from torch import Tensor, nn
 
 from peerlearn.devices import moved
 from peerlearn.documents import MOST_BYTES, bytes_if_readable, from_json, read_text
@@ -75,7 +76,7 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
             "tensors": spare,
             "sha256": hashlib.sha256(content).hexdigest(),
             "settings": settings(learner),
-            "recipe": learner.recipe,
+            "recipe": None if learner.config is None else learner.config.model_dump(),
             "state": {name: n for name, n in whole.items() if name not in tensors},
             "extra": extra,
         }
@@ -200,15 +201,19 @@ def _told(stream: StreamInfo) -> dict[str, Any]:
     return {k: v for k, v in asdict(stream).items() if not (stream.grows and k == "num_classes")}
 
 
-def recipe(folder: Path) -> dict[str, Any]:
-    """What the learner of a checkpoint was built from."""
+def untrained(
+    folder: Path, net: Callable[..., nn.Module] | None = None, **options: Any
+) -> "OnlineLearner":
+    """Return the learner of a checkpoint before it is loaded; arguments as for `restore`."""
+    from peerlearn.learner.config import LearnerConfig  # builds learners, which save here
+
     found = _read_state(folder).get("recipe")
     if not isinstance(found, dict):
         raise UserError(
             f"checkpoint {folder}: does not say what its learner was built from, as those do that "
             "build_learner() makes; build it with the same settings, then load()"
         )
-    return found
+    return LearnerConfig.restored(found).build(net, **options)
 
 
 def _read(folder: Path, most_head: int) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,9 @@ from peerlearn.peer.seeding import generator, private_randomness
 from peerlearn.peer.torch_modes import RestoreTorchModes
 from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest
 from peerlearn.storage import user_path
+
+if TYPE_CHECKING:
+    from peerlearn.learner.config import LearnerConfig
 
 
 class OnlineLearner:
@@ -132,7 +135,7 @@ class OnlineLearner:
         if predict_with is not None:
             check_choice("predict_with", predict_with, PREDICT_WITH)
         self.method = method
-        self.recipe: dict[str, Any] | None = None  # what `restore` builds it from again
+        self.config: LearnerConfig | None = None  # what it is built from again, see `restore`
         self.distillation = d = distillation or Distillation()
         self._untrained = partial(  # a learner of other classes, to resize by
             OnlineLearner,
@@ -668,9 +671,7 @@ class OnlineLearner:
         ...     OnlineLearner.restore(folder).progress.batches
         1
         """
-        from peerlearn.learner.build import rebuilt  # builds learners of this class
-
-        learner = rebuilt(checkpoint.recipe(user_path(path)), net, **options)
+        learner = checkpoint.untrained(user_path(path), net, **options)
         learner.load(path)
         return learner
 

@@ -14,7 +14,8 @@ from peerlearn.data.decode import check_size
 from peerlearn.data.pictures import Pictures, pictures
 from peerlearn.errors import UserError
 from peerlearn.learner import checkpoint
-from peerlearn.learner.build import NET, build_learner, rebuilt, split_name
+from peerlearn.learner.build import build_learner
+from peerlearn.learner.config import NET, split_name
 from peerlearn.learner.inputs import PredictWith
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.snapshot import Snapshot
@@ -383,7 +384,7 @@ class OpenLearner:
 
         net, options: as for `OnlineLearner.restore`.
         """
-        inner = rebuilt(checkpoint.recipe(user_path(path)), net, **options)
+        inner = checkpoint.untrained(user_path(path), net, **options)
         found = inner.load(path)
         try:
             record = OpenRecord.model_validate(found["open"])

@@ -46,7 +46,7 @@ def ship(
     if len({*shown}) < len(shown):
         raise UserError("export: a tuple reads as another label does; give labels that differ")
     peer = 0 if what == "peer" else None
-    names = (inner.recipe or {}).get("names", {})
+    names = {} if inner.config is None else inner.config.names
     about = {
         "method": names.get("method"),
         "wrapper": names.get("collaboration"),

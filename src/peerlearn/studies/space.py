@@ -38,7 +38,7 @@ def space_of(run: Resolved, names: Sequence[str] = ()) -> dict[str, Sequence[Any
     >>> list(space_of(resolve("er+ccldc"), ["lambda"]))
     ['collaboration.label_weight', 'collaboration.lesson_weight']
     """
-    usual = ("lambda", "randaugment") if run.parts.wrapper else ("baseline",)
+    usual = ("lambda", "randaugment") if run.config.wrapper else ("baseline",)
     found: dict[str, Sequence[Any] | Range] = {}
     for name in names or usual:
         if name in NAMES:
@@ -56,8 +56,8 @@ def space_of(run: Resolved, names: Sequence[str] = ()) -> dict[str, Sequence[Any
 def _named(name: str, run: Resolved) -> dict[str, Sequence[Any]]:
     content = _published()[name]
     if name == "baseline":
-        own = content.get(run.parts.names["method"], {})
-        content = own if run.parts.names["method"] == "ocm" else {**content["usual"], **own}
+        own = content.get(run.config.names["method"], {})
+        content = own if run.config.names["method"] == "ocm" else {**content["usual"], **own}
     known = {*_keys(run), *_of_optimizers(content.get("optim.name", ()))}
     return {key: values for key, values in content.items() if key in known}
 
@@ -118,7 +118,7 @@ def applies(key: str, chosen: Mapping[str, Any], run: Resolved) -> bool:
     """Whether a setting has a meaning beside what was chosen: momentum is SGD's alone."""
     if not key.startswith("optim.") or key == "optim.name":
         return True
-    return key in _of_optimizers([chosen.get("optim.name", run.parts.names["optim"])])
+    return key in _of_optimizers([chosen.get("optim.name", run.config.names["optim"])])
 
 
 def combinations(space: Space, run: Resolved) -> Iterator[dict[str, Any]]:
@@ -142,7 +142,7 @@ def checked(method: str, given: Sequence[Given], space: Space) -> dict[str, Sequ
     """
     run = resolve(method, given)
     named = {ALIASES.get(name, name) for item in given for name in [item.name.replace("-", "_")]}
-    names = space.get("optim.name", [run.parts.names["optim"]])
+    names = space.get("optim.name", [run.config.names["optim"]])
     optimizers = [] if isinstance(names, Range) else [{"optim.name": name} for name in names]
     found: dict[str, Sequence[Any] | Range] = {}
     for key, values in space.items():
@@ -150,7 +150,7 @@ def checked(method: str, given: Sequence[Given], space: Space) -> dict[str, Sequ
             raise UserError(f"{key}: is searched, and given as well; leave one of them out")
         beside = [one for one in optimizers if applies(key, one, run)]
         if not beside:
-            raise UserError(f"--space: {key} is no setting of {run.parts.names['optim']}")
+            raise UserError(f"--space: {key} is no setting of {run.config.names['optim']}")
         typed = partial(_typed, method, given, beside[0] if key[:6] == "optim." else {}, key)
         if isinstance(values, Range):
             found[key] = _checked_range(values, typed)

@@ -38,7 +38,7 @@ def _work(spec: dict[str, Any]) -> How:
     from peerlearn.experiment.images import Loader
     from peerlearn.experiment.progress import Console
     from peerlearn.experiment.run import Busy, Stopped, TakenOverError, run
-    from peerlearn.learner.build import REGISTRIES
+    from peerlearn.learner.config import REGISTRIES
     from peerlearn.records.folder import run_path
     from peerlearn.registry import load_plugin
     from peerlearn.studies.calibrate import calibrate
