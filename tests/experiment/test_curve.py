@@ -19,7 +19,7 @@ from peerlearn.experiment.resolve import Given, resolve
 from peerlearn.experiment.run import make_learner
 from peerlearn.experiment.settings import EvaluationSettings
 from peerlearn.metrics import Point
-from peerlearn.peer.seeding import generator
+from peerlearn.peer.torch_state import generator
 from peerlearn.records.read import read_run, read_runs
 from peerlearn.records.schema import SavedCurve
 from peerlearn.results.compare import compare

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from peerlearn.learner.locks import FairLock
+from peerlearn.learner.parallel import FairLock
 
 
 def test_threads_get_it_in_the_order_in_which_they_asked() -> None:

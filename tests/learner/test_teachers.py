@@ -10,8 +10,13 @@ from torch import Tensor
 
 from peerlearn import ClassStream, Distillation, Edge, OnlineLearner, UserError, small_net
 from peerlearn.distill import TEACHERS, WRAPPERS
-from peerlearn.distill.teachers.base import Teacher, TeacherInput, TeacherSettings
-from peerlearn.distill.teachers.present import OtherPeers, UntrainedTeacher
+from peerlearn.distill.teachers.base import (
+    OtherPeers,
+    Teacher,
+    TeacherInput,
+    TeacherSettings,
+    UntrainedTeacher,
+)
 from peerlearn.distill.wrappers.base import Wrapper
 from peerlearn.methods import ER
 from peerlearn.settings import setting

@@ -12,7 +12,7 @@ from conftest import Build, learn_some, same, tensors
 
 import peerlearn
 from peerlearn import METHODS, ClassStream, OnlineLearner, StreamInfo, UserError, build_learner
-from peerlearn.learner.locks import FairLock
+from peerlearn.learner.parallel import FairLock
 from peerlearn.learner.transaction import Transaction
 from peerlearn.memory import Reservoir
 from peerlearn.methods import ER

@@ -47,7 +47,7 @@ def test_a_keyword_that_must_be_given_is_a_flag(capsys: pytest.CaptureFixture[st
 
 
 TEACHER = """
-from peerlearn.distill.teachers.present import OtherPeers
+from peerlearn.distill.teachers.base import OtherPeers
 class Loud(OtherPeers):
     name = "loud"
     factor = 1.0

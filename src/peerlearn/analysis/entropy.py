@@ -8,7 +8,7 @@ from peerlearn.analysis.runs import Found, Runs, Trained, need_logits
 from peerlearn.experiment.probes import images_of
 from peerlearn.methods.replay import images
 from peerlearn.peer.model import PeerModel
-from peerlearn.peer.seeding import generator
+from peerlearn.peer.torch_state import generator
 from peerlearn.records.analysis import Bar, Bars
 
 TITLE = "How sure networks are of ever harder views"

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from peerlearn.devices import moved
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.snapshot import EVAL_BATCH
 from peerlearn.methods.replay import images
@@ -38,5 +37,5 @@ def first_peer(
     with torch.no_grad(), evaluating(learner.peers[0].model) as model:
         for part in x.split(EVAL_BATCH):
             pixels = images(part) if part.dtype == torch.uint8 else part
-            said.append(ask(model, moved(pixels, model.device)).cpu())
+            said.append(ask(model, pixels).cpu())
     return torch.cat(said)

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from peerlearn.peer.seeding import generator
+from peerlearn.peer.torch_state import generator
 
 SHOWN = 6  # images, each of another class
 

@@ -30,9 +30,14 @@ from peerlearn.distill.teachers.base import LogitsByView, Teacher, TeacherInput,
 from peerlearn.errors import UserError
 from peerlearn.losses import distill
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import LabelledImages, Method, Outcome, Progress
+from peerlearn.methods.interface import (
+    LabelledImages,
+    Method,
+    Outcome,
+    Progress,
+    check_declared,
+)
 from peerlearn.methods.replay import classification_loss, joined_unmasked
-from peerlearn.peer.model import PeerModel
 from peerlearn.peer.peer import Peer
 
 R = TypeVar("R")
@@ -97,8 +102,6 @@ class Step:
         memory: from which the method draws.
         rngs: generators by purpose: "draws" and "views".
         device: of the memory, the draws and the teachers.
-        check_outcome: refuses what the method did not declare; takes the outcome, the method, a
-            network and the number of stream images.
     """
 
     def __init__(
@@ -111,12 +114,12 @@ class Step:
         memory: Memory,
         rngs: Mapping[str, torch.Generator],
         device: torch.device,
-        check_outcome: Callable[[Outcome, Method[Any], PeerModel, int], None],
     ) -> None:
         self.peers, self.pool, self.method = peers, pool, method
         self.distillation = d = distillation
         self.teachers, self.memory, self.rngs, self.device = teachers, memory, rngs, device
-        self._check_outcome = check_outcome
+        places = {network.device for one in teachers.values() for network in one.networks}
+        self._on_one_device = {device} == places | {peer.device for peer in peers}
         self._label_views, self._student_views = d.labelled_views, d.student_views
         self._view_edges, self._method_batch_edges = d.view_edges, d.method_batch_edges
         self._teacher_views = d.teacher_views
@@ -187,17 +190,17 @@ class Step:
             return [Outcome(zero, [])] * len(self.peers), [losses] * len(self.peers)
 
         def backward(i: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, Losses]:
-            draw = draws[i] if peer.device == self.device else moved(draws[i], peer.device)
-            outcome = method.loss(peer, draw)  # loss_baseline
+            outcome = method.loss(peer, self._on(peer.device, draws[i]))  # loss_baseline
             if rows is not None:
-                self._check_outcome(outcome, self.method, peer.model, rows)
+                check_declared(outcome, self.method, peer.model, rows)
             lessons = self._distill_on_draw(outcome)
             peer.backward(d.base_weight * outcome.loss + d.lesson_weight * lessons)
             losses = {"base": outcome.loss.detach(), "lessons": lessons.detach()}
             return outcome._replace(answers=[]), losses  # their graph is spent
 
         # a teacher's running statistics change with each batch that it sees, in the peers' order
-        results = moved(self._map(backward, in_turn=bool(self._method_batch_edges)), self.device)
+        found = self._map(backward, in_turn=bool(self._method_batch_edges))
+        results = self._on(self.device, found)
         return [outcome for outcome, _ in results], [losses for _, losses in results]
 
     def _distill_on_draw(self, outcome: Outcome) -> Tensor:
@@ -205,9 +208,9 @@ class Step:
         lessons = outcome.loss.new_zeros(())
         for edge in self._method_batch_edges:
             for x, logits in outcome.answers:
-                teacher = self.teachers[edge.by].batch_logits(moved(x, self.device))
+                teacher = self.teachers[edge.by].batch_logits(self._on(self.device, x))
                 tau = self.distillation.temperature
-                term = distill(logits, moved(teacher, logits.device), temperature=tau)
+                term = distill(logits, self._on(logits.device, teacher), temperature=tau)
                 lessons = lessons + edge.weight * term
         return lessons
 
@@ -237,7 +240,7 @@ class Step:
         asked = [(name, self.teachers[name], on) for name, on in self._teacher_views.items()]
         return [
             {name: teacher.logits(on, group) for name, teacher, on in asked}
-            for group in map(TeacherInput, views, moved(students, self.device))
+            for group in map(TeacherInput, views, self._on(self.device, students))
         ]
 
     def _backward_ours(
@@ -251,7 +254,7 @@ class Step:
 
         def backward(i: int, peer: Peer, _: Method[Any]) -> DistillationLoss:
             own_teachers = [{name: by[i] for name, by in group.items()} for group in teachers]
-            here = zip(*moved((own_teachers, groups), peer.device), strict=True)
+            here = zip(*self._on(peer.device, (own_teachers, groups)), strict=True)
             losses = [
                 distillation_loss(
                     student[i], own, group, self._label_views, self._view_edges, d.temperature
@@ -263,7 +266,11 @@ class Step:
             peer.backward(loss.weighted(d))
             return DistillationLoss(*(part.detach() for part in loss))
 
-        return moved(self._map(backward), self.device)
+        return self._on(self.device, self._map(backward))
+
+    def _on(self, device: torch.device, value: R) -> R:
+        """Return a value with its tensors on a device."""
+        return value if self._on_one_device else moved(value, device)
 
     def _map(self, action: PeerAction[R], *, in_turn: bool = False) -> list[R]:
         """Return what the action gives for every peer, computed side by side unless `in_turn`."""

@@ -15,7 +15,7 @@ from peerlearn.data.images import ImageSet
 from peerlearn.experiment.settings import EvaluationSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.metrics.along import Point, Prequential, summarise_points
-from peerlearn.peer.seeding import generator
+from peerlearn.peer.torch_state import generator
 from peerlearn.records.schema import SavedCurve
 from peerlearn.stream.base import Batch
 

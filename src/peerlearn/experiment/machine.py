@@ -17,7 +17,7 @@ from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.parallel import PeerPool
 from peerlearn.methods.replay import images
 from peerlearn.peer.model import PeerModel
-from peerlearn.peer.seeding import global_states
+from peerlearn.peer.torch_state import global_states
 from peerlearn.runtime import available_threads, free_memory, peak_memory, reset_peak_memory
 
 SECONDS = 1.0  # that measuring takes, unless two rounds take longer

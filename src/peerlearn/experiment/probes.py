@@ -17,7 +17,7 @@ from peerlearn.experiment.curve import Curve, sample
 from peerlearn.experiment.settings import ProbeSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.snapshot import EVAL_BATCH
-from peerlearn.peer.seeding import generator
+from peerlearn.peer.torch_state import generator
 from peerlearn.records.folder import RunFolder
 from peerlearn.storage import Log
 from peerlearn.stream.base import Batch, Stream, Task

@@ -36,8 +36,7 @@ from peerlearn.learner.inputs import (
     network_of,
     usable_devices,
 )
-from peerlearn.learner.locks import FairLock
-from peerlearn.learner.parallel import PeerPool, SharedStateError, warn_of_shared_state
+from peerlearn.learner.parallel import FairLock, PeerPool, SharedStateError, warn_of_shared_state
 from peerlearn.learner.resize import resize
 from peerlearn.learner.snapshot import (
     Fingerprint,
@@ -46,7 +45,7 @@ from peerlearn.learner.snapshot import (
     has_own_rule,
 )
 from peerlearn.learner.transaction import Changing, Transaction, Undo
-from peerlearn.learner.validation import check_declared, check_networks
+from peerlearn.learner.validation import check_networks
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Progress
@@ -54,8 +53,7 @@ from peerlearn.methods.replay import images
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
-from peerlearn.peer.seeding import generator, private_randomness
-from peerlearn.peer.torch_modes import RestoreTorchModes
+from peerlearn.peer.torch_state import RestoreTorchModes, generator, private_randomness
 from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest
 from peerlearn.storage import user_path
 
@@ -218,7 +216,6 @@ class OnlineLearner:
             self.memory,
             self.rngs,
             self.device,
-            check_declared,
         )
         self.version = 0
         self.changing: Changing = ""
@@ -272,7 +269,8 @@ class OnlineLearner:
             if new_task:
                 self._check_end_of_task()
                 self._end_task()
-            resize(self, self._classes_with(labels))
+            if (classes := self._classes_with(labels)) > self.num_classes:
+                resize(self, classes)
             batch = self._batch(raw, labels)
             if self.image_shape is None:
                 check_networks(self, raw[:1])

@@ -16,15 +16,14 @@ from peerlearn.distill.distillation import Networks
 from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
 from peerlearn.learner.inputs import Array, Distance, checked_images
-from peerlearn.learner.network_copy import average_weights, copy_network, share_network
 from peerlearn.learner.parallel import PeerPool
 from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
 from peerlearn.methods.replay import images
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer.model import PeerModel, average_weights, copy_network, share_network
 from peerlearn.peer.peer import Peer
-from peerlearn.peer.torch_modes import RestoreTorchModes
+from peerlearn.peer.torch_state import RestoreTorchModes
 
 EVAL_BATCH = 250  # images per forward
 MEANS_PART = 40 * EVAL_BATCH  # images of the memory whose features are there at a time
@@ -296,7 +295,7 @@ class Snapshot:
             pixels = images(moved(part, self.device))
 
             def one(model: PeerModel) -> R:
-                return forward(model, moved(pixels, model.device))
+                return forward(model, pixels)
 
             return moved(self._pool.map(one, models), self.device)
 
@@ -368,6 +367,7 @@ class Fingerprint:
             for module in network.modules()
             for place in (module._parameters, module._buffers, module._modules)
         ]
+        self._rows = [memory.room(column) for column in memory.columns]
         self._parts = [*self._present()]  # kept, so that no other object can be taken for them
         self._versions = [*map(_writes, self._parts)]
         self._changes = memory.changes
@@ -385,7 +385,7 @@ class Fingerprint:
     def _present(self) -> Iterator[object]:
         for place in self._places:
             yield from place.values()
-        yield from map(self._memory.room, self._memory.columns)
+        yield from self._rows
 
 
 def _writes(part: object) -> object:

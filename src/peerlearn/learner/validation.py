@@ -7,16 +7,15 @@ that can draw, and an optimizer that can go on.
 
 import math
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from peerlearn.errors import UserError
-from peerlearn.methods.interface import COUNTS, Method, Outcome, Shape
+from peerlearn.methods.interface import COUNTS, check_kept
 from peerlearn.nets.base import classifier_of
-from peerlearn.peer.model import PeerModel
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.settings import nest
@@ -93,7 +92,7 @@ def _check_like(name: str, own: State, found: State) -> None:
 
 
 def _form(value: Any) -> str:
-    """What kind of value this is: of a tensor its type and shape, of others their types."""
+    """Return the kind of a value: of a tensor its type and shape, of others their types."""
     if isinstance(value, Tensor):
         return f"{value.dtype} {tuple(value.shape)}"
     if isinstance(value, Mapping):
@@ -194,27 +193,6 @@ def _check_memory(learner: "OnlineLearner", state: State, shape: tuple[int, ...]
     learner.memory.check_state(nest(state), learner.method.stream.num_classes)
 
 
-def check_declared(outcome: Outcome, method: Method[Any], model: PeerModel, rows: int) -> None:
-    """What a method keeps has been announced, so that a checkpoint can be looked through.
-
-    rows: images of the stream batch.
-    """
-    if outcome.store.keys() != method.stores.keys():
-        raise UserError(
-            f"{method.name}: stores {[*outcome.store]}, its `stores` says {[*method.stores]}"
-        )
-    if not outcome.carry.keys() <= method.carries.keys():
-        raise UserError(
-            f"{method.name}: carries {[*outcome.carry]}, its `carries` {[*method.carries]}"
-        )
-    for name, value in outcome.store.items():
-        what = f"{method.name}: what it stores as {name!r}"
-        check_kept(what, value, method, model, method.stores[name], rows)
-    for name, value in outcome.carry.items():
-        what = f"{method.name}: what it carries as {name!r}"
-        check_kept(what, value, method, model, method.carries[name])
-
-
 def check_networks(learner: "OnlineLearner", x: Tensor) -> None:
     """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
     now = learner.take_snapshot()
@@ -257,26 +235,6 @@ def _check_classifiers(learner: "OnlineLearner", x: Tensor) -> None:
     says = now.logits(x)
     if said.shape != says.shape or not said.allclose(says, equal_nan=True):
         raise problem
-
-
-def check_kept(
-    name: str,
-    value: Any,
-    method: Method[Any],
-    model: PeerModel,
-    shape: Shape,
-    rows: int | None = None,
-) -> None:
-    """What a method stores with an image or carries to the next batch, as it has declared it."""
-    sizes = {
-        "classes": method.stream.num_classes,
-        "features": model.feature_dim,
-        "projection": model.projection.out_features if model.projection is not None else None,
-    }
-    own = tuple(sizes[size] if isinstance(size, str) else size for size in shape)
-    wanted = own if rows is None else (rows, *own)
-    if not isinstance(value, Tensor) or not value.is_floating_point() or value.shape != wanted:
-        raise UserError(f"{name} should be floats {wanted} and is {_form(value)}")
 
 
 def _check_peer(prefix: str, peer: Peer, optim: Optimizer, state: State) -> None:

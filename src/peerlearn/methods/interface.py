@@ -22,6 +22,7 @@ from peerlearn.augment.naming import names_augmentation
 from peerlearn.errors import UserError
 from peerlearn.memory.base import Memory
 from peerlearn.methods import METHODS
+from peerlearn.peer.model import PeerModel
 from peerlearn.peer.optimizers import AdamW, Optimizer
 from peerlearn.peer.peer import Peer, State, part, prefixed
 from peerlearn.settings import Settings, setting, settings_of
@@ -384,3 +385,46 @@ def methods_without_tasks() -> str:
     """The methods that any stream will do for, as advice."""
     *names, last = sorted(name for name, one in METHODS.items() if not one.needs_boundaries)
     return f"{', '.join(names)} or {last}, which need no tasks"
+
+
+def check_declared(outcome: Outcome, method: Method[Any], model: PeerModel, rows: int) -> None:
+    """Refuse what a method keeps and has not declared; checkpoints are checked against that.
+
+    rows: images of the stream batch.
+    """
+    if outcome.store.keys() != method.stores.keys():
+        raise UserError(
+            f"{method.name}: stores {[*outcome.store]}, its `stores` says {[*method.stores]}"
+        )
+    if not outcome.carry.keys() <= method.carries.keys():
+        raise UserError(
+            f"{method.name}: carries {[*outcome.carry]}, its `carries` {[*method.carries]}"
+        )
+    for name, value in outcome.store.items():
+        what = f"{method.name}: what it stores as {name!r}"
+        check_kept(what, value, method, model, method.stores[name], rows)
+    for name, value in outcome.carry.items():
+        what = f"{method.name}: what it carries as {name!r}"
+        check_kept(what, value, method, model, method.carries[name])
+
+
+def check_kept(
+    name: str,
+    value: Any,
+    method: Method[Any],
+    model: PeerModel,
+    shape: Shape,
+    rows: int | None = None,
+) -> None:
+    """Refuse what a method stores with an image, or carries, if it is not of the declared shape."""
+    sizes = {
+        "classes": method.stream.num_classes,
+        "features": model.feature_dim,
+        "projection": model.projection.out_features if model.projection is not None else None,
+    }
+    own = tuple(sizes[size] if isinstance(size, str) else size for size in shape)
+    wanted = own if rows is None else (rows, *own)
+    if not isinstance(value, Tensor) or not value.is_floating_point() or value.shape != wanted:
+        is_tensor = isinstance(value, Tensor)
+        form = f"{value.dtype} {tuple(value.shape)}" if is_tensor else type(value).__name__
+        raise UserError(f"{name} should be floats {wanted} and is {form}")

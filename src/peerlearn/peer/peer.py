@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from peerlearn.peer.model import Layout, PeerModel, Precision
 from peerlearn.peer.optimizers import Optimizer
-from peerlearn.peer.seeding import generator, private_randomness
+from peerlearn.peer.torch_state import generator, private_randomness
 
 State = dict[str, Any]  # dotted names; tensors, and what JSON can hold
 
