@@ -129,6 +129,7 @@ def meant(data: str, memory: int, method: str) -> dict[str, Any]:
         ops, magnitude = facts.randaugment
         theirs |= {"chain.stages": 3, "chain.ops": ops, "chain.magnitude": magnitude}
         theirs |= {"chain.per_sample": False, "chain.first": None, "chain.aligned": True}
+        theirs |= {"direction": "hard-to-easy"}  # the teacher sees the harder view
         found |= {f"collaboration.{name}": value for name, value in theirs.items()}
     return found
 
