@@ -7,7 +7,7 @@ that can draw, and an optimizer that can go on.
 
 import math
 import re
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import torch
