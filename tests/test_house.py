@@ -1,4 +1,4 @@
-"""The house: who may import whom, and what stays without torch."""
+"""Package layout: which module may import which, and what stays without torch."""
 
 import ast
 import subprocess
