@@ -295,7 +295,7 @@ def _without_blocks_of_others(method: str, given: list[Given]) -> list[Given]:
     Of the record of another method's run, or on other data, only what somebody chose is kept.
     """
     base, _, wrapper = split_name(method)
-    recorded = {item.name: item.value for item in given if item.origin == "file"}
+    recorded = {_choice_key(item): item.value for item in given if item.origin == "file"}
     chosen = {"data": recorded.get("data"), **recorded, **_choices(given)}
     chosen |= {"method.name": base, "collaboration.name": wrapper or None}
     other = {key for key in (*_METHOD, *_PARTS, "data") if recorded.get(key) != chosen.get(key)}
@@ -310,7 +310,7 @@ def _without_blocks_of_others(method: str, given: list[Given]) -> list[Given]:
         if item.origin == "flag"
         or not (
             item.name in _METHOD
-            or (item.name.partition(".")[0] in blocks and item.name != "memory.size")
+            or (_choice_key(item).partition(".")[0] in blocks and item.name != "memory.size")
             or (item.usual and another_run)
             or (item.name in dealt and (item.usual or STREAM in recorded))
         )
@@ -328,13 +328,18 @@ def _choices(given: Iterable[Given]) -> dict[str, Any]:
     """What was said of the things that decide which other settings there are."""
     found: dict[str, Any] = {}
     for item in sorted(given, key=lambda item: item.origin == "flag"):
-        name = item.name.replace("-", "_")
-        key = AUGMENT if name == "augment" else ALIASES.get(name, name)
+        key = _choice_key(item)
         if key in ("data", "profile", STREAM, AUGMENT, *_PARTS):
             found[key] = str(item.value)
             if not found[key]:
                 raise UserError(f"{item.where}: is empty; give it a name, or leave it out")
     return found
+
+
+def _choice_key(item: Given) -> str:
+    """The dotted name of what was given, where it may decide which other settings there are."""
+    name = item.name.replace("-", "_")
+    return AUGMENT if name == "augment" else ALIASES.get(name, name)
 
 
 Models = Sequence[tuple[str, type[Settings]]]  # the prefix of their names, and the settings

@@ -48,6 +48,8 @@ LATER = {
     "rehearse": 0,
     "rehearse_every": 0,
     "collaboration.chain.first": None,
+    "collaboration.chain.aligned": False,
+    "method.aligned_crop": False,
 }
 OLD_METRICS = {"anytime": "AIA"}  # whose name was another one before
 # where schema 1, which had flat settings, kept what now has a place of its own
