@@ -178,10 +178,8 @@ class Resolved:
 
     def _check_predict_with(self) -> None:
         """Refuse networks, or class means, that the learner will not have."""
-        source, method = self.run.predict_with, self.parts.method
-        if source == "ncm" and not (self.memory and method.uses_memory):
-            why = "take --memory above 0" if method.uses_memory else f"{method.name} keeps none"
-            raise UserError(f"--predict-with ncm: class means are of images in memory; {why}")
+        source = self.run.predict_with
+        self.parts.refuse_means_without_memory(source, self.memory, "--predict-with ncm")
         has_ema = self.parts.collaboration(self.values).has_ema
         if source in ("ema", "average") and not has_ema:
             raise UserError(

@@ -1,6 +1,7 @@
 """Learners from names and settings: one way, for programs and for the command."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -32,12 +33,15 @@ from peerlearn.peer.model import Layout, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.registry import Registry
 from peerlearn.settings import (
+    OLD_NAMES,
     Settings,
     Values,
     fields_of,
     flatten,
     matching,
     nest,
+    old_name_note,
+    present_name,
     settings_of,
     with_present_names,
 )
@@ -185,6 +189,12 @@ class Parts:
             if "optim" in found:
                 found["optim"] |= self.wrapper.optim(self.method.name, profile)
         return flatten(found)
+
+    def refuse_means_without_memory(self, source: Any, memory: int, where: str) -> None:
+        """Refuse nearest class means where no images are kept, of which they could be."""
+        if source == "ncm" and not (memory and self.method.uses_memory):
+            why = "take a memory above 0" if self.method.uses_memory else f"{self.method.name} keeps none"
+            raise UserError(f"{where}: class means are of images in memory; {why}")
 
     def build(
         self,
@@ -367,8 +377,11 @@ def build_learner(
             )
         optimizer = optim.name
     parts = Parts.find(name, net=named, optimizer=optimizer, memory=memory_policy)
-    given = with_present_names(flatten(_as_values(settings)))
-    predict_with = given.pop("predict_with", predict_with)
+    given = flatten(_as_values(settings))
+    predict_with = _present_source(name, predict_with, given)
+    parts.refuse_means_without_memory(
+        predict_with or parts.method.preset.get("predict_with"), memory, "predict_with ncm"
+    )
     preset = parts.preset(profile)
     augment = given.get("augment", given.get("method.augment", preset.get("method.augment")))
     parts = parts.augmented(augment)
@@ -402,6 +415,18 @@ def build_learner(
         compile=compile,
         peers_at_once=peers_at_once,
     )
+
+
+def _present_source(name: str, predict_with: Any, given: dict[str, Any]) -> Any:
+    """Return what predicts, also where its old name says so, which is taken out of `given`."""
+    old = [key for key in given if OLD_NAMES.get(key) == "predict_with"]
+    if len(old) + (predict_with is not None) > 1:
+        both = " and ".join([*old, *(["predict_with"] if predict_with is not None else [])])
+        raise UserError(f"{name}: {both} are the same setting; give only predict_with")
+    key, value = ("predict_with", predict_with) if not old else (old[0], given.pop(old[0]))
+    if note := old_name_note(key, value):
+        warnings.warn(note, DeprecationWarning, stacklevel=3)
+    return present_name(key, value)[1]
 
 
 def _as_values(settings: Values) -> dict[str, Any]:
