@@ -193,7 +193,8 @@ class Parts:
     def refuse_means_without_memory(self, source: Any, memory: int, where: str) -> None:
         """Refuse nearest class means where no images are kept, of which they could be."""
         if source == "ncm" and not (memory and self.method.uses_memory):
-            why = "take a memory above 0" if self.method.uses_memory else f"{self.method.name} keeps none"
+            name = self.method.name
+            why = "take a memory above 0" if self.method.uses_memory else f"{name} keeps none"
             raise UserError(f"{where}: class means are of images in memory; {why}")
 
     def build(
@@ -379,9 +380,7 @@ def build_learner(
     parts = Parts.find(name, net=named, optimizer=optimizer, memory=memory_policy)
     given = flatten(_as_values(settings))
     predict_with = _present_source(name, predict_with, given)
-    parts.refuse_means_without_memory(
-        predict_with or parts.method.preset.get("predict_with"), memory, "predict_with ncm"
-    )
+    parts.refuse_means_without_memory(predict_with, memory, "predict_with ncm")
     preset = parts.preset(profile)
     augment = given.get("augment", given.get("method.augment", preset.get("method.augment")))
     parts = parts.augmented(augment)

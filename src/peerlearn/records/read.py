@@ -128,9 +128,8 @@ class RunRecord:
         if not self.answer:
             return found
         ncm = found.ncm if self.summary.ncm is not None else None
-        return found.model_copy(
-            update={"ensemble": found.answers.get(self.answer, ()), "ncm": ncm}
-        )
+        own = found.answers.get(self.answer, ())
+        return found.model_copy(update={"ensemble": own, "ncm": ncm})
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:
