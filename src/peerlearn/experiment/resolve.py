@@ -25,7 +25,14 @@ from peerlearn.experiment.settings import (
     StreamSettings,
     stream_settings,
 )
-from peerlearn.learner.build import MEMORY, NET, PROFILES, Parts, split_name
+from peerlearn.learner.build import (
+    MEMORY,
+    NET,
+    PROFILES,
+    Parts,
+    load_augmentations,
+    split_name,
+)
 from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.records.schema import MACHINE, PROBES
 from peerlearn.settings import (
@@ -246,6 +253,7 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
     last, unused = _by_key(given, [*keys, *names], method)
     unused += [last.pop(key) for key in [*last] if key in fixed]
     values = {**usual, **{key: item.value for key, item in last.items() if key in keys}}
+    load_augmentations(keys, values)
     values = _checked(models, values, {key: item.where for key, item in last.items()}, method)
     settings = {"data": values.pop("data"), **names, **values}
     by_preset = {*preset, *(key for key in _PARTS if key in protocol)}

@@ -298,6 +298,14 @@ def rebuilt(
     return parts.build(values, stream, memory=memory, net=net, **kept, **options)
 
 
+def load_augmentations(fields: Mapping[str, FieldInfo], values: Values) -> None:
+    """Make known the augmentations that settings name by their places: `path/to/file.py:name`."""
+    for key, field in fields.items():
+        place = values.get(key)
+        if names_augmentation(field) and isinstance(place, str) and ":" in place:
+            AUGMENTATIONS[place]  # looked up, it is loaded
+
+
 def split_name(name: str) -> tuple[str, str, str]:
     """A method's name, the plus, and the name of its wrapper; a path may hold a plus itself.
 
@@ -399,6 +407,7 @@ def build_learner(
         if len(found) > 1:
             raise UserError(f"{name}: {key!r} is ambiguous; say {' or '.join(found)}")
         values[found[0]] = value
+    load_augmentations(fields, values)
     return parts.build(
         values,
         stream,
