@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from peerlearn.report.markup import Html
-from peerlearn.results.formats import number, points
+from peerlearn.results.formats import number, points, probability
 from peerlearn.results.layout import NOTHING, Cell
 from peerlearn.results.series import Series
 from peerlearn.results.statistics import Paired, holm, paired, spread
@@ -45,10 +45,13 @@ def mean_or_nothing(values: Mapping[int, float]) -> str:
     return mean([*values.values()]) if values else NOTHING
 
 
-def cells(rows: Sequence[Sequence[str | Paired | None]]) -> list[list[Cell]]:
+def cells(
+    rows: Sequence[Sequence[str | Paired | None]], *, short: bool = False
+) -> list[list[Cell]]:
     """The cells of a table, with differences in points, their p, and Holm's p over the table.
 
     A comparison that stands in the table twice, the second time the other way round, counts once.
+    short: of p and Holm's p the second alone.
     """
     family = {_claim(cell): cell.p for row in rows for cell in row if _has_p(cell)}
     corrected = dict(zip(family, holm([p or 0.0 for p in family.values()]), strict=True))
@@ -57,7 +60,10 @@ def cells(rows: Sequence[Sequence[str | Paired | None]]) -> list[list[Cell]]:
     def text(cell: str | Paired | None) -> str:
         if not isinstance(cell, Paired):
             return NOTHING if cell is None else cell
-        return points(cell, detail=True, holm=corrected.get(_claim(cell)) if several else None)
+        holm_p = corrected.get(_claim(cell)) if several else None
+        if short and holm_p is not None:
+            return f"{points(cell)} (Holm {probability(holm_p)})"
+        return points(cell, detail=True, holm=holm_p)
 
     return [[Cell(text(cell)) for cell in row] for row in rows]
 

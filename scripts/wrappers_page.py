@@ -2,6 +2,8 @@
 
     python scripts/wrappers_page.py        # writes both anew, between the marks in the page
 
+README.md has the shortest of the tables.
+
 A row for each training, answered as its preset says; CCL-DC is the training whose slow copies only
 answer, answered by its peers.
 """
@@ -24,6 +26,7 @@ from peerlearn.records.read import RunRecord, read_runs
 from peerlearn.report.figures import worth
 from peerlearn.report.looks import assign_looks
 from peerlearn.results.compare import compare
+from peerlearn.results.formats import number
 from peerlearn.results.layout import NOTHING, Head, Layout, as_markdown
 from peerlearn.results.series import Group, Series
 from peerlearn.results.statistics import Paired
@@ -41,6 +44,13 @@ SETTINGS = (
     *(("er", "cifar10", 200), ("er", "cifar10", 500), ("er", "cifar100", 500)),
     *(("derpp", "cifar10", 200), ("er_ace", "cifar10", 200)),
 )
+SHORT = "<!-- EMA chain: scripts/wrappers_page.py -->", "<!-- end of EMA chain -->"
+SHORT_HEADS = (
+    *(Head("method, data, memory", words=True), Head("alone"), Head("MKD"), Head("CCL-DC")),
+    *(Head("EMA chain"), Head("EMA chain over CCL-DC"), Head("the same by nearest class means")),
+)
+NAMES = {"er": "ER", "derpp": "DER++", "er_ace": "ER-ACE"}
+DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 LIKE = "<!-- like for like: scripts/wrappers_page.py -->", "<!-- end of like for like -->"
 LIKE_HEADS = (
     *(Head("setting", words=True), Head("as each preset predicts"), Head("peers against peers")),
@@ -88,17 +98,40 @@ def _row(one: Series, by_name: dict[str, Series]) -> list[str | Paired | None]:
     return [one.method, str(len(one.done)), *aas, la, rf, times, *gains, *over]
 
 
+def in_short(runs: Sequence[RunRecord]) -> str:
+    """The table of README.md: the EMA chain beside CCL-DC in all five settings, in Markdown."""
+    shown = {(group.data, group.memory): group for group in groups(runs)}
+    rows: list[list[str | Paired | None]] = []
+    for base, data, memory in SETTINGS:
+        by_name = {one.method: one for one in shown[data, memory].series}
+        found = [by_name.get(f"{base}{rival}") for rival in ("", "+mkd", "+ccldc", "+ema-chain")]
+        spreads = [one.spread("AA") if one else None for one in found]
+        shown_means = [number(100 * known.mean, ".1f") if known else None for known in spreads]
+        by_presets, *_, by_class_means = _over_ccldc(runs, base, data, memory)
+        name = f"{NAMES[base]}, {DATA[data]}, {memory}"
+        rows.append([name, *shown_means, by_presets, by_class_means])
+    return as_markdown(Layout(SHORT_HEADS, [cells(rows, short=True)]))
+
+
 def like_for_like(runs: Sequence[RunRecord]) -> str:
     """The EMA chain minus CCL-DC, both answered by the same kind of network, in Markdown."""
     rows: list[list[str | Paired | None]] = []
     for base, data, memory in SETTINGS:
-        here = [r for r in runs if (r.data, r.memory) == (data, memory)]
-        chain = {r.seed: r for r in here if r.method == f"{base}+ema-chain"}
-        rival = {r.seed: r for r in here if _is_ccldc(r, base)}
-        both = [(_by(chain, kind), _by(rival, kind)) for kind in ("peers", "ema", "means")]
-        preset = difference(_by(chain, "average"), both[0][1])
-        rows.append([f"{base}, {data}, memory {memory}", preset, *(difference(*b) for b in both)])
+        gains = _over_ccldc(runs, base, data, memory)
+        rows.append([f"{base}, {data}, memory {memory}", *gains])
     return as_markdown(Layout(LIKE_HEADS, [cells(rows)]))
+
+
+def _over_ccldc(
+    runs: Sequence[RunRecord], base: str, data: str, memory: int
+) -> list[Paired | None]:
+    """The EMA chain minus CCL-DC: by presets, by peers, by slow copies, by class means."""
+    here = [r for r in runs if (r.data, r.memory) == (data, memory)]
+    chain = {r.seed: r for r in here if r.method == f"{base}+ema-chain"}
+    rival = {r.seed: r for r in here if _is_ccldc(r, base)}
+    both = [(_by(chain, kind), _by(rival, kind)) for kind in ("peers", "ema", "means")]
+    preset = difference(_by(chain, "average"), both[0][1])
+    return [preset, *(difference(*b) for b in both)]
 
 
 def _is_ccldc(run: RunRecord, base: str) -> bool:
@@ -135,6 +168,7 @@ def main() -> None:
     runs = read_runs(HOME / "wrappers.json")
     write_between(HOME / "wrappers.md", START, END, tables(runs))
     write_between(HOME / "wrappers.md", *LIKE, like_for_like(runs))
+    write_between(HOME.parents[1] / "README.md", *SHORT, in_short(runs))
     (HOME / "wrappers.svg").write_text(picture(runs), encoding="utf-8")
 
 

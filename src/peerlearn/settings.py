@@ -38,7 +38,7 @@ OLD_NAMES = {  # of settings, still understood in this version, and their presen
     "answer": "predict_with",
     "collaboration.answer": "predict_with",
 }
-OLD_PREDICT_WITH = {"shadow": "ema"}  # values of `answer`
+OLD_PREDICT_WITH = {"shadow": "ema"}  # values of `answer`, and of `predict_with`
 
 
 def with_present_names(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,9 +52,24 @@ def with_present_names(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def present_name(name: str, value: Any) -> tuple[str, Any]:
     """Return the present name of a setting, and its value as that name has it."""
-    if name not in OLD_NAMES:
-        return name, value
-    return OLD_NAMES[name], OLD_PREDICT_WITH.get(value, value) if isinstance(value, str) else value
+    present = OLD_NAMES.get(name, name)
+    if present != "predict_with":
+        return present, value
+    if isinstance(value, list):  # of a sweep
+        return present, [present_name(name, one)[1] for one in value]
+    return present, OLD_PREDICT_WITH.get(value, value) if isinstance(value, str) else value
+
+
+def old_name_note(
+    name: str, value: Any, form: Callable[[str, Any], str] = "{}={!r}".format
+) -> str | None:
+    """Return what a setting that was given is called now; None for a present name and value.
+
+    >>> old_name_note("answer", "shadow")
+    "answer='shadow' is now predict_with='ema'"
+    """
+    present = present_name(name, value)
+    return None if present == (name, value) else f"{form(name, value)} is now {form(*present)}"
 
 
 class Choices:

@@ -72,6 +72,31 @@ def test_the_old_flag_and_an_old_record_work_with_a_note(
     assert again.config.variant == new.config.variant
 
 
+def test_the_old_name_in_a_file_works_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "mine.yaml", tmp_path / "runs"
+    note = f"{file}, line 1: answer: shadow is now predict_with: ema\n"
+    file.write_text("answer: shadow\n")
+    assert run(out, "er+ema-chain", "--config", str(file)) == 0
+    assert note in capsys.readouterr().err
+    assert read_runs(out)[0].config.settings["predict_with"] == "ema"
+    assert main(["sweep", str(file), "er+ema-chain", *TINY, "--out", str(out)]) == 0
+    assert note in capsys.readouterr().err
+    assert len(read_runs(out)) == 1
+    file.write_text("answer: shadow\npredict_with: ema\n")
+    assert run(out, "er+ema-chain", "--config", str(file)) == 2
+    assert "line 1: answer is predict_with, which is there too" in capsys.readouterr().err
+
+
+def test_the_old_value_under_the_present_name_works_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "er+ema-chain", "--predict-with", "shadow") == 0
+    assert "--predict-with shadow is now --predict-with ema\n" in capsys.readouterr().err
+    assert read_runs(tmp_path)[0].config.settings["predict_with"] == "ema"
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

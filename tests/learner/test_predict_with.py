@@ -394,12 +394,30 @@ class TestNearestMeans:
 
 
 def test_the_old_name_still_works(build: Build, stream: ClassStream, x: Tensor) -> None:
-    old, new = build("er+ema-chain", answer="shadow"), build("er+ema-chain", predict_with="ema")
+    with pytest.warns(DeprecationWarning, match="answer='shadow' is now predict_with='ema'"):
+        old = build("er+ema-chain", answer="shadow")
+    new = build("er+ema-chain", predict_with="ema")
     for learner in (old, new):
         learn_some(learner, stream, 3)
     assert torch.equal(old.logits(x), new.logits(x))
     assert torch.equal(old.predict(x, answer="shadow"), new.predict(x, "ema"))
     assert Distillation(answer="shadow", teachers={"shadow": {}}).predict_with == "ema"  # type: ignore[call-arg]
+
+
+def test_the_old_value_is_understood_under_the_present_name(build: Build) -> None:
+    with pytest.warns(DeprecationWarning, match="predict_with='shadow' is now predict_with='ema'"):
+        learner = build("er+ema", predict_with="shadow")
+    assert learner.predictors.usual == "ema"
+
+
+def test_the_old_name_beside_the_present_one_is_refused(build: Build) -> None:
+    with pytest.raises(UserError, match="answer and predict_with are the same setting; give only"):
+        build("er+ema", predict_with="peers", answer="shadow")
+
+
+def test_class_means_without_a_memory_are_refused_at_once(build: Build) -> None:
+    with pytest.raises(UserError, match="class means are of images in memory; finetune keeps none"):
+        build("finetune", predict_with="ncm")
 
 
 def test_a_wrapper_that_says_it_in_the_old_way_still_works() -> None:

@@ -12,6 +12,8 @@ import yaml
 from outside import TINY as TEN_BATCHES
 from outside import outside, run, write_from_page  # noqa: F401
 
+from peerlearn import StreamInfo, build_learner
+from peerlearn.augment import AUGMENTATIONS
 from peerlearn.cli import main
 
 MINE = '''
@@ -147,6 +149,44 @@ def test_by_its_place_it_is_the_same_run() -> None:
     before = summaries()
     assert run("er", "--augment", "./mine.py:mine", "--mine-setting", "3", *TINY) == 0
     assert summaries() == before
+
+
+@pytest.mark.parametrize(
+    ("method", "flag"), [("er+ema-chain", "--first"), ("er+ccldc", "--first"), ("er+mkd", "--view")]
+)
+def test_a_wrapper_takes_it_by_its_place(method: str, flag: str) -> None:
+    assert run(method, "--plugin", "mine.py", flag, "mine", *TINY) == 0
+    before = summaries()
+    assert run(method, flag, "./mine.py:mine", *TINY) == 0
+    assert summaries() == before
+    ((_, config),) = configs().items()
+    assert config["plugins"]["augmentation mine"].startswith("mine.py ")
+
+
+def test_a_program_names_it_by_its_place() -> None:
+    info = StreamInfo(num_classes=4)
+    with AUGMENTATIONS.unchanged():
+        learner = build_learner(
+            "er+ema-chain", info, "small", memory=20, first="./mine.py:mine", width=1
+        )
+        assert learner.collaboration.chain.first == "mine"
+
+
+@pytest.mark.parametrize(("method", "flag"), [("er+ema-chain", "--first"), ("er+mkd", "--view")])
+def test_help_says_that_a_wrapper_takes_the_default_settings(
+    method: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(method, "--help") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "with its default settings" in said.partition(f" {flag} ")[2].partition(" --")[0]
+
+
+def test_without_a_docstring_the_listing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    said = '    """Move images to the right, or leave them where they are."""\n'
+    Path("mine.py").write_text(MINE.replace(said, ""))
+    assert main(["list", "augmentations", "--plugin", "mine.py"]) == 0
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.split()[:1] == ["mine"]]
+    assert "no description [mine.py " in line
 
 
 def test_that_of_the_page_runs_with_the_methods_that_the_page_names() -> None:

@@ -3,13 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fabricate import record
 
 from peerlearn.cli import main
 from peerlearn.errors import UserError
-from peerlearn.records.read import RunRecord, read_finished, read_run
+from peerlearn.records.read import RunRecord, read_finished, read_run, read_runs
 from peerlearn.report import render as page
 from peerlearn.results.compare import compare
 
@@ -86,3 +87,35 @@ def test_a_record_whose_answers_are_not_those_of_its_matrices_is_damaged(runs: P
             read_finished(folder, 5)
     finally:
         path.write_text(whole)
+
+
+def rows_of(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """The rows of a table, by their labels."""
+    capsys.readouterr()
+    assert main(["table", str(folder), "--json", *words]) == 0
+    return {row["label"]: row for row in json.loads(capsys.readouterr().out)}
+
+
+def test_two_runs_of_one_learner_lose_no_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    methods = ("er", "er+ema", "er+ema-chain")
+    for chosen in ((), ("--predict-with", "ncm"), ("--predict-with", "peers")):
+        assert main(["run", *methods, *TINY, *chosen, "--out", str(tmp_path)]) == 0
+    alone, rows = rows_of(tmp_path, capsys), rows_of(tmp_path, capsys, "--answers")
+    assert len(alone) == 8  # by its preset, er predicts with peers
+    assert [row["AA_ncm"] for row in alone.values()].count(None) == 0
+    for label, row in alone.items():
+        figures = ("AA", "AA_ncm", "LA", "RF")
+        assert [rows[label][name] for name in figures] == [row[name] for name in figures]
+
+
+def test_the_peers_of_a_run_by_class_means_keep_these(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "er", *TINY, "--predict-with", "ncm", "--out", str(tmp_path)]) == 0
+    rows = [*rows_of(tmp_path, capsys, "--answers").values()]
+    assert len(rows) == 2
+    assert rows[0]["AA_ncm"] == rows[1]["AA_ncm"] is not None
+    (run,) = read_runs(tmp_path)
+    assert run.answered()[1].accuracy.ncm == run.matrix

@@ -1,12 +1,14 @@
 """Every committed record of runs comes from a sweep in the repository, setting by setting."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from peerlearn.records.read import read_runs
+from peerlearn.records.schema import LATER, MACHINE
 from peerlearn.studies.grid_file import from_file
 
 HOME = Path(__file__).parents[2]
@@ -27,9 +29,10 @@ SCRIPTS = {  # records that are not of sweeps, and the page that says how they w
 DROPPED = {"alpha": 0.05, "lesson_weight": 5.5}  # one seed, not in the sweep: wrappers.md says so
 
 
-def key(run: Any) -> tuple[str, ...]:
-    names = ("data", "memory", "method", "seed", "variant")
-    return tuple(str(getattr(run, name)) for name in names)
+def key(settings: Mapping[str, Any]) -> str:
+    """All settings that decide numbers; those that came later as runs before them had them."""
+    known = {name: value for name, value in settings.items() if name not in MACHINE}
+    return json.dumps({**LATER, **known}, sort_keys=True)
 
 
 def wanted(name: str) -> list[Any]:
@@ -45,16 +48,21 @@ def test_every_record_has_its_sweeps_or_a_page_that_says_how_it_was_made() -> No
 
 @pytest.mark.parametrize("name", [name for name in SWEEPS if name != "wrappers-tuning"])
 def test_every_run_of_a_record_is_one_of_its_sweeps(name: str) -> None:
-    known = {key(run) for run in wanted(name)}
-    assert [
-        key(r.config) for r in read_runs(RESULTS / f"{name}.json") if key(r.config) not in known
-    ] == []
+    known = {key(run.values) for run in wanted(name)}
+    found = [key(run.config.settings) for run in read_runs(RESULTS / f"{name}.json")]
+    assert [one for one in found if one not in known] == []
 
 
 @pytest.mark.parametrize("name", ["paper", "authors-ours", "core", "streams"])
 def test_a_sweep_makes_nothing_that_the_record_lacks(name: str) -> None:
-    found = {key(run.config) for run in read_runs(RESULTS / f"{name}.json")}
-    assert [key(run) for run in wanted(name) if key(run) not in found] == []
+    found = {key(run.config.settings) for run in read_runs(RESULTS / f"{name}.json")}
+    assert [key(run.values) for run in wanted(name) if key(run.values) not in found] == []
+
+
+def test_a_setting_outside_the_variant_tells_two_runs_apart() -> None:
+    run, *_ = wanted("authors-ours")
+    assert key(run.values) != key({**run.values, "method.augment": "full_aligned"})
+    assert key(run.values) == key({**run.values, "machine.threads": 7})
 
 
 def test_what_was_tuned_is_of_its_sweep() -> None:

@@ -28,6 +28,11 @@ def test_the_page_has_the_tables_and_the_picture_of_the_records(runs: list[RunRe
     assert (PLACE / "wrappers.svg").read_text(encoding="utf-8") == wrappers_page.picture(runs)
 
 
+def test_the_readme_has_the_table_of_the_records(runs: list[RunRecord]) -> None:
+    page = (HOME / "README.md").read_text(encoding="utf-8")
+    assert wrappers_page.in_short(runs) in page
+
+
 def test_the_records_are_of_the_sweeps(runs: list[RunRecord]) -> None:
     def key(run: object) -> tuple[object, ...]:
         names = ("data", "memory", "method", "seed", "variant")

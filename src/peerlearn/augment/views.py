@@ -34,7 +34,9 @@ class ViewChain(Settings):
     magnitude: int = setting(15, "strength of RandAugment (M)", ge=0, le=randaugment.MAX_MAGNITUDE)
     per_sample: bool = setting(False, "draw RandAugment for each image, not once for the batch")
     first: Augmentation | None = setting(
-        None, "augmentation of the first stage, in place of resized crop and mirror"
+        None,
+        "augmentation of the first stage, with its default settings, in place of resized crop and "
+        "mirror",
     )
     aligned: bool = setting(
         False, "resized crop with aligned corners, from boxes smaller than the image (authors)"

@@ -70,7 +70,7 @@ def _registries() -> "dict[str, Registry[Any]]":
 
 
 def _line(kind: str, registry: "Registry[Any]", name: str) -> str:
-    text = registry.summary(name).rstrip(".")
+    text = registry.summary(name).rstrip(".") or "no description"
     if kind == "data" and registry[name].protocol.memories:
         text += f"; memory {', '.join(map(str, registry[name].protocol.memories))}"
     return f"{text} [{registry.origin(name)}]" if registry.origin(name) else text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from typing_extensions import override
 
 from peerlearn.errors import UserError, did_you_mean
-from peerlearn.settings import present_name
+from peerlearn.settings import old_name_note
 from peerlearn.storage import user_path
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class Parser(argparse.ArgumentParser):
 
 def _note_old_name(name: str, value: str) -> None:
     """Say in one line what a setting is called now; the old name still works."""
-    key = name.replace("-", "_")
-    present, meant = present_name(key, value)
-    if present != key:
-        flag = present.replace("_", "-")
-        print(f"peerlearn: --{name} {value} is now --{flag} {meant}", file=sys.stderr)
+    note = old_name_note(
+        name.replace("-", "_"), value, lambda name, value: f"--{name.replace('_', '-')} {value}"
+    )
+    if note:
+        print(f"peerlearn: {note}", file=sys.stderr)
 
 
 def _switched(words: Sequence[str]) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Settings from a YAML file."""
 
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import yaml
 from peerlearn.documents import MOST_YAML_BYTES, Unreadable, read_text, value_of, yaml_node
 from peerlearn.errors import UserError
 from peerlearn.experiment.resolve import ALIASES, Given
-from peerlearn.settings import flatten
+from peerlearn.settings import OLD_NAMES, flatten, old_name_note
 
 
 def read_file(path: Path) -> list[Given]:
@@ -18,6 +20,8 @@ def read_file(path: Path) -> list[Given]:
     if isinstance(content.get("settings"), dict):  # the record of a run
         content = content["settings"]
         lines = {key.removeprefix("settings."): line for key, line in lines.items()}
+    else:
+        note_old_names(flatten(content), lambda key: f"{path}, line {lines.get(key, 1)}")
     origins = origins if isinstance(origins, dict) else {}
     return [
         Given(
@@ -29,6 +33,19 @@ def read_file(path: Path) -> list[Given]:
         )
         for key, value in flatten(content).items()
     ]
+
+
+def note_old_names(settings: Mapping[str, Any], where: Callable[[str], str]) -> None:
+    """Say in one line each what settings of a file are called now; the old names still work.
+
+    where: tells the place of a key. A setting under its old and its present name is refused.
+    """
+    for name, value in settings.items():
+        present = OLD_NAMES.get(name, name)
+        if present != name and present in settings:
+            raise UserError(f"{where(name)}: {name} is {present}, which is there too; say it once")
+        if note := old_name_note(name, value, "{}: {}".format):
+            print(f"peerlearn: {where(name)}: {note}", file=sys.stderr)
 
 
 def read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, int]]:

@@ -25,7 +25,14 @@ from peerlearn.experiment.settings import (
     StreamSettings,
     stream_settings,
 )
-from peerlearn.learner.config import MEMORY, NET, PROFILES, LearnerConfig, split_name
+from peerlearn.learner.config import (
+    MEMORY,
+    NET,
+    PROFILES,
+    LearnerConfig,
+    load_augmentations,
+    split_name,
+)
 from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.records.schema import MACHINE, PROBES
 from peerlearn.settings import (
@@ -178,10 +185,8 @@ class Resolved:
 
     def _check_predict_with(self) -> None:
         """Refuse networks, or class means, that the learner will not have."""
-        source, method = self.run.predict_with, self.config.method
-        if source == "ncm" and not (self.memory and method.uses_memory):
-            why = "take --memory above 0" if method.uses_memory else f"{method.name} keeps none"
-            raise UserError(f"--predict-with ncm: class means are of images in memory; {why}")
+        source = self.run.predict_with
+        self.config.check_class_means(source, self.memory, "--predict-with ncm")
         has_ema = self.config.distillation().has_ema
         if source in ("ema", "average") and not has_ema:
             raise UserError(
@@ -249,6 +254,7 @@ def resolve(method: str, given: Iterable[Given] = (), *, seed: int | None = None
     last, unused = _by_key(given, [*keys, *names], method)
     unused += [last.pop(key) for key in [*last] if key in fixed]
     values = {**usual, **{key: item.value for key, item in last.items() if key in keys}}
+    load_augmentations(keys, values)
     values = _checked(models, values, {key: item.where for key, item in last.items()}, method)
     settings = {"data": values.pop("data"), **names, **values}
     by_preset = {*preset, *(key for key in _PARTS if key in protocol)}
@@ -303,7 +309,7 @@ def _without_blocks_of_others(method: str, given: list[Given]) -> list[Given]:
     Of the record of another method's run, or on other data, only what somebody chose is kept.
     """
     base, _, wrapper = split_name(method)
-    recorded = {item.name: item.value for item in given if item.origin == "file"}
+    recorded = {_choice_key(item): item.value for item in given if item.origin == "file"}
     chosen = {"data": recorded.get("data"), **recorded, **_choices(given)}
     chosen |= {"method.name": base, "collaboration.name": wrapper or None}
     other = {key for key in (*_METHOD, *_PARTS, "data") if recorded.get(key) != chosen.get(key)}
@@ -318,7 +324,7 @@ def _without_blocks_of_others(method: str, given: list[Given]) -> list[Given]:
         if item.origin == "flag"
         or not (
             item.name in _METHOD
-            or (item.name.partition(".")[0] in blocks and item.name != "memory.size")
+            or (_choice_key(item).partition(".")[0] in blocks and item.name != "memory.size")
             or (item.usual and another_run)
             or (item.name in dealt and (item.usual or STREAM in recorded))
         )
@@ -336,13 +342,18 @@ def _choices(given: Iterable[Given]) -> dict[str, Any]:
     """What was said of the things that decide which other settings there are."""
     found: dict[str, Any] = {}
     for item in sorted(given, key=lambda item: item.origin == "flag"):
-        name = item.name.replace("-", "_")
-        key = AUGMENT if name == "augment" else ALIASES.get(name, name)
+        key = _choice_key(item)
         if key in ("data", "profile", STREAM, AUGMENT, *_PARTS):
             found[key] = str(item.value)
             if not found[key]:
                 raise UserError(f"{item.where}: is empty; give it a name, or leave it out")
     return found
+
+
+def _choice_key(item: Given) -> str:
+    """The dotted name of what was given, where it may decide which other settings there are."""
+    name = item.name.replace("-", "_")
+    return AUGMENT if name == "augment" else ALIASES.get(name, name)
 
 
 Models = Sequence[tuple[str, type[Settings]]]  # the prefix of their names, and the settings

@@ -1,5 +1,6 @@
 """Learners from names and settings: one way, for programs and for the command."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -7,18 +8,20 @@ from pydantic.fields import FieldInfo
 from torch import nn
 
 from peerlearn.errors import UserError, did_you_mean
-from peerlearn.learner.config import MEMORY, NET, LearnerConfig
+from peerlearn.learner.config import MEMORY, NET, LearnerConfig, load_augmentations
 from peerlearn.learner.inputs import Devices, Distance, PredictWith, check_net
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.peer.model import Layout, Precision
 from peerlearn.peer.optimizers import Optimizer
 from peerlearn.settings import (
+    OLD_NAMES,
     Settings,
     Values,
     fields_of,
     flatten,
     matching,
-    with_present_names,
+    old_name_note,
+    present_name,
 )
 from peerlearn.stream.base import StreamInfo
 
@@ -87,8 +90,9 @@ def build_learner(
             )
         optimizer = optim.name
     config = LearnerConfig.of(name, net=named, optimizer=optimizer, memory_policy=memory_policy)
-    given = with_present_names(flatten(_as_values(settings)))
-    predict_with = given.pop("predict_with", predict_with)
+    given = flatten(_as_values(settings))
+    predict_with = _present_source(name, predict_with, given)
+    config.check_class_means(predict_with, memory, "predict_with ncm")
     preset = config.preset(profile)
     augment = given.get("augment", given.get("method.augment", preset.get("method.augment")))
     if augment is not None:
@@ -108,6 +112,7 @@ def build_learner(
         if len(found) > 1:
             raise UserError(f"{name}: {key!r} is ambiguous; say {' or '.join(found)}")
         values[found[0]] = value
+    load_augmentations(fields, values)
     config = config.replace(
         values=values,
         stream=stream,
@@ -125,6 +130,18 @@ def build_learner(
         compile=compile,
         peers_at_once=peers_at_once,
     )
+
+
+def _present_source(name: str, predict_with: Any, given: dict[str, Any]) -> Any:
+    """Return what predicts, also where its old name says so, which is taken out of `given`."""
+    old = [key for key in given if OLD_NAMES.get(key) == "predict_with"]
+    if len(old) + (predict_with is not None) > 1:
+        both = " and ".join([*old, *(["predict_with"] if predict_with is not None else [])])
+        raise UserError(f"{name}: {both} are the same setting; give only predict_with")
+    key, value = ("predict_with", predict_with) if not old else (old[0], given.pop(old[0]))
+    if note := old_name_note(key, value):
+        warnings.warn(note, DeprecationWarning, stacklevel=3)
+    return present_name(key, value)[1]
 
 
 def _as_values(settings: Values) -> dict[str, Any]:

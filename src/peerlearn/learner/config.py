@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 from torch import nn
 
 from peerlearn.augment import AUGMENTATIONS
@@ -28,6 +29,7 @@ from peerlearn.peer.optimizers import Optimizer
 from peerlearn.registry import Registry
 from peerlearn.settings import (
     Settings,
+    Values,
     fields_of,
     flatten,
     nest,
@@ -248,6 +250,13 @@ class LearnerConfig(BaseModel):
                 found["optim"] |= wrapper.optim(method.name, profile)
         return flatten(found)
 
+    def check_class_means(self, source: Any, memory: int, where: str) -> None:
+        """Refuse nearest class means where no images are kept, of which they could be."""
+        if source == "ncm" and not (memory and self.method.uses_memory):
+            name = self.method.name
+            why = "take a memory above 0" if self.method.uses_memory else f"{name} keeps none"
+            raise UserError(f"{where}: class means are of images in memory; {why}")
+
     # --- building
 
     def build(
@@ -320,6 +329,14 @@ class LearnerConfig(BaseModel):
         if self.stream.grows:
             return partial(net, **values)
         return partial(net, self.stream.num_classes, **values)
+
+
+def load_augmentations(fields: Mapping[str, FieldInfo], values: Values) -> None:
+    """Make known the augmentations that settings name by their places: `path/to/file.py:name`."""
+    for key, field in fields.items():
+        place = values.get(key)
+        if names_augmentation(field) and isinstance(place, str) and ":" in place:
+            AUGMENTATIONS[place]  # looked up, it is loaded
 
 
 def split_name(name: str) -> tuple[str, str, str]:

@@ -127,9 +127,9 @@ class RunRecord:
         found = accuracy_in(self.folder / "accuracy.json", content) if there else Accuracy()
         if not self.answer:
             return found
-        return found.model_copy(
-            update={"ensemble": found.answers.get(self.answer, ()), "ncm": None}
-        )
+        ncm = found.ncm if self.summary.ncm is not None else None
+        own = found.answers.get(self.answer, ())
+        return found.model_copy(update={"ensemble": own, "ncm": ncm})
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:
@@ -177,10 +177,15 @@ class RunRecord:
     def answered(self) -> "list[RunRecord]":
         """Return the run, and beside it the same run as each other predictor has it."""
         own = self.config.settings.get(PREDICT_WITH, "peers")
-        return [self, *(self._by(name) for name in self.summary.answers if name != own)]
+        names = [name for name in self.summary.answers if name != own]
+        means = own == "ncm" and names == ["peers"]  # there are no other networks to take them of
+        return [self, *(self._by(name, means=means) for name in names)]
 
-    def _by(self, name: str) -> "RunRecord":
-        """Return the record of the run in which other networks had predicted."""
+    def _by(self, name: str, *, means: bool) -> "RunRecord":
+        """Return the record of the run in which other networks had predicted.
+
+        means: whether the run's nearest class means are of their features.
+        """
         config = self.config.model_copy(
             update={
                 "variant": {**self.config.variant, PREDICT_WITH: name},
@@ -188,7 +193,7 @@ class RunRecord:
                 "origins": {**self.config.origins, PREDICT_WITH: "flag"},
             }
         )
-        summary = self.summary.model_copy(update={"ncm": None})  # of the one that the run chose
+        summary = self.summary if means else self.summary.model_copy(update={"ncm": None})
         return replace(self, config=config, summary=summary, answer=name)
 
     def classes_of(self, task: int) -> str:

@@ -48,6 +48,8 @@ LATER = {
     "rehearse": 0,
     "rehearse_every": 0,
     "collaboration.chain.first": None,
+    "collaboration.chain.aligned": False,
+    "method.aligned_crop": False,
 }
 DIRECTION = "collaboration.direction"  # came later too; by wrapper, the only one that there was
 DIRECTIONS = {

@@ -141,7 +141,7 @@ def _usual(known: Iterable[tuple[RunRecord, Facts]]) -> dict[str, dict[str, Any]
 
 
 def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
-    """Count a finished seed once, though two folders hold it."""
+    """Count a finished seed once, though two folders hold it: by the record that tells more."""
     kept: list[RunRecord] = []
     first: dict[int, RunRecord] = {}
     for run in runs:
@@ -151,9 +151,17 @@ def _once(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
             first |= {run.seed: run} if run.done else {}
             continue
         refuse_contradiction(twin, run)
-        if len(run.summary.along) > len(twin.summary.along):  # it tells more
+        if _tells(run) > _tells(twin):
             kept[kept.index(twin)] = first[run.seed] = run
     return tuple(kept)
+
+
+def _tells(run: RunRecord) -> tuple[bool, bool, int]:
+    """Order records of the same run: first those that chose what predicts, then by what is there.
+
+    A run that chose other networks has of these the accuracies alone.
+    """
+    return not run.answer, run.summary.ncm is not None, len(run.summary.along)
 
 
 def refuse_contradiction(twin: RunRecord, run: RunRecord) -> None:

@@ -14,7 +14,7 @@ from peerlearn.experiment.settings import parse_seeds
 from peerlearn.experiment.vocabulary import every_key, refuse_unused
 from peerlearn.records.folder import run_path
 from peerlearn.records.schema import MACHINE
-from peerlearn.settings import matching
+from peerlearn.settings import matching, present_name
 from peerlearn.storage import user_path
 
 MOST_RUNS = 100_000
@@ -276,7 +276,8 @@ def settings_in(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[
 def axis_of(key: str, values: Sequence[Any], origin: str, where: str) -> Axis:
     """The values of a setting, and where they were given."""
     name = ALIASES.get(key, key) if origin == "file" else key
-    return Axis(tuple(Given(name, value, origin, where) for value in values))
+    present = [present_name(name, value) for value in values]
+    return Axis(tuple(Given(name, value, origin, where) for name, value in present))
 
 
 def of_the_machine(key: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from peerlearn.errors import UserError
-from peerlearn.experiment.config_file import read_mapping
+from peerlearn.experiment.config_file import note_old_names, read_mapping
 from peerlearn.experiment.settings import parse_seeds
 from peerlearn.studies.grid import (
     OWN,
@@ -74,6 +74,7 @@ def _grid(content: Mapping[str, Any], where: Where) -> Grid:
             raise UserError(f"{where(one)}: {one} is given beside {many}; say one of them")
     settings = {key: value for key, value in content.items() if key not in own}
     axes: dict[str, Axis] = {}
+    note_old_names(dict(settings_in(settings)), where)
     for key, value in settings_in(settings):
         values = _values(value, where(key))
         if not values:

@@ -71,7 +71,9 @@ class MKD(Wrapper):
     label_weight: float = weight_of_labels(1.0)
     lesson_weight: float = weight_of_lessons(5.5)
     base_weight: float = weight_of_base(1.0)
-    view: Augmentation = setting("full", "augmentation of the view with labels")
+    view: Augmentation = setting(
+        "full", "augmentation of the view with labels, with its default settings"
+    )
     form: Literal["code", "paper"] = setting(
         "code", "who has the image itself in the second lesson: student (code), teacher (paper)"
     )
