@@ -287,7 +287,7 @@ def test_where_the_paper_says_who_is_ahead_without_numbers_that_is_judged() -> N
     gap = TABLES["plasticity-gap"]
     values = {"er, memory=0": 0.6, "er": 0.3, "er, updates=5": 0.4, "er, epochs=5": 0.7}
     found = [
-        measured(one, [values[one.label], values[one.label] + k / 1000], "LA")
+        measured(one, [values[one.label], values[one.label] + k / 1000, values[one.label]], "LA")
         for k, one in enumerate(gap.lines)
     ]
     orders = reproduction(gap, found, "lite", "paper").orders
