@@ -284,7 +284,7 @@ def test_batches_whose_end_is_told_suit_all_methods_but_the_one_that_counts_clas
     name: str,
 ) -> None:
     stream = BatchStream(pairs()[:2], num_classes=4, boundaries=True)
-    if METHODS[name].needs_slots:
+    if METHODS[name].needs_task_labels:
         with pytest.raises(UserError, match=f"{name} must know the classes of each task"):
             build_learner(name, stream.info, lambda: small_net(4), memory=20)
     else:

@@ -12,7 +12,7 @@ from devices.learners import NAMES, ONE, PEERS, STREAM, TWO, build, differences,
 from peerlearn import METHODS, UserError, small_net
 from peerlearn.distill import WRAPPERS
 from peerlearn.methods import ER
-from peerlearn.methods.interface import Outcome
+from peerlearn.methods.interface import StepOutput
 
 PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
 
@@ -99,7 +99,7 @@ def test_a_step_that_fails_leaves_both_devices_as_they_were(
     learner, again = (teach(build("er+ccldc", d)).learner for d in (TWO, "cpu"))
     batch = list(STREAM.tasks[1])[3]
 
-    def broken(_method: object, peer: object, draw: object) -> Outcome:
+    def broken(_method: object, peer: object, draw: object) -> StepOutput:
         outcome = usual(learner.method, peer, draw)  # type: ignore[arg-type]
         return outcome._replace(loss=outcome.loss * float("nan"))
 

@@ -481,7 +481,7 @@ class TestRefused:
 
         learner = OnlineLearner(Storing(StreamInfo()), partial(small_net, width=4), memory=0)
         learner.learn(*batches(1, range(1))[0])
-        with pytest.raises(UserError, match=r"'odds' per class .*absent = \{'odds': 0\.0\}"):
+        with pytest.raises(UserError, match=r"'odds' per class .*fill_values = \{'odds': 0\.0\}"):
             learner.learn(*batches(1, range(2))[0])
 
     def test_more_classes_than_there_can_be(self) -> None:

@@ -24,7 +24,7 @@ from peerlearn import (
 from peerlearn.distill import WRAPPERS
 from peerlearn.errors import UserError
 from peerlearn.methods import ER
-from peerlearn.methods.interface import Outcome
+from peerlearn.methods.interface import StepOutput
 from peerlearn.methods.replay import Replay
 from peerlearn.peer import Peer
 
@@ -115,7 +115,7 @@ class Scribbles(ER):
 
     name = "scribbles"
 
-    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+    def loss(self, peer: Peer, draw: Replay) -> StepOutput:
         self.peer = peer
         time.sleep(0.01)
         return super().loss(self.peer, draw)
@@ -127,7 +127,7 @@ class Tidies(Scribbles):
     name = "tidies"
     peer: Any = None
 
-    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+    def loss(self, peer: Peer, draw: Replay) -> StepOutput:
         outcome = super().loss(peer, draw)
         del self.peer
         return outcome
@@ -142,7 +142,7 @@ class Counts(ER):
         super().__init__(stream)
         self.calls = 0
 
-    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+    def loss(self, peer: Peer, draw: Replay) -> StepOutput:
         self.calls += 1
         outcome = super().loss(peer, draw)
         return outcome._replace(loss=outcome.loss * self.calls)
@@ -184,7 +184,7 @@ def test_a_method_may_ask_another_learner(build: Build, stream: ClassStream) -> 
     class Follows(ER):
         name = "follows"
 
-        def loss(self, peer: Peer, draw: Replay) -> Outcome:
+        def loss(self, peer: Peer, draw: Replay) -> StepOutput:
             outcome = super().loss(peer, draw)
             return outcome._replace(loss=outcome.loss * teacher.logits(draw.groups[0].x).std())
 
@@ -211,7 +211,7 @@ class Fails(ER):
     name = "fails"
     failing = False
 
-    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+    def loss(self, peer: Peer, draw: Replay) -> StepOutput:
         outcome = super().loss(peer, draw)
         if self.failing and peer is self.second:
             raise RuntimeError("no more")
@@ -284,7 +284,7 @@ class Gathers(ER):
         super().__init__(stream)
         self.sum, self.calls = torch.zeros(()), list[int]()
 
-    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+    def loss(self, peer: Peer, draw: Replay) -> StepOutput:
         outcome = super().loss(peer, draw)
         self.sum.add_(outcome.loss.detach())
         self.calls.append(len(draw.groups))

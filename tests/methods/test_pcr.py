@@ -140,7 +140,7 @@ class TestAStep:
         outcome = self.method.loss(peer, draw)  # type: ignore[arg-type]
         labels = torch.cat([pair.y for pair in draw.pairs])
         torch.testing.assert_close(outcome.loss, released_form(logits, labels))
-        assert [len(answer.x) for answer in outcome.answers] == [4, 12]
+        assert [len(answer.x) for answer in outcome.outputs] == [4, 12]
 
     def test_lets_peers_discuss_memory_and_stream_unaugmented(self) -> None:
         draw = self.draw(self.memory())

@@ -144,7 +144,7 @@ class TestASecondCall:
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert run(*self.words) == 0
-        edit("return Outcome(proxy_contrast(", "return Outcome(2 * proxy_contrast(")
+        edit("return StepOutput(proxy_contrast(", "return StepOutput(2 * proxy_contrast(")
         for words in (self.words, ("./my_pcr.py:MyPCR", *TINY, "--out", "runs")):
             capsys.readouterr()
             assert run(*words) == 2

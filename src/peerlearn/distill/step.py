@@ -33,8 +33,8 @@ from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
     LabelledImages,
     Method,
-    Outcome,
     Progress,
+    StepOutput,
     check_declared,
 )
 from peerlearn.methods.replay import classification_loss, joined_unmasked
@@ -125,11 +125,11 @@ class Step:
         self._teacher_views = d.teacher_views
         # with a weight of 0, the labels on the views replace a loss that is plain cross-entropy
         is_used = d.base_weight or method.stores or method.carries or d.method_batch_edges
-        self._needs_baseline = bool(is_used or not method.loss_is_labels)
+        self._needs_baseline = bool(is_used or not method.is_plain_cross_entropy)
 
     def gradients(
         self, batch: LabelledImages | None, progress: Progress
-    ) -> tuple[dict[str, float], list[Outcome]]:
+    ) -> tuple[dict[str, float], list[StepOutput]]:
         """Compute the gradients of every peer; no weight moves yet.
 
         batch: of the stream; None for a step on the memory alone. Returns the losses by name, mean
@@ -139,7 +139,7 @@ class Step:
         if draws is None:
             return {}, []
         rows = None if batch is None else len(batch.y)
-        outcomes, losses = self._backward_baseline(draws, rows)  # loss_baseline, backward
+        outputs, losses = self._backward_baseline(draws, rows)  # loss_baseline, backward
         if self._student_views:
             groups, views = self._draw_views(draws[0])  # x, x1, x2, x3
             students = self._student_logits(views)  # ls, ls1, ls2, ls3
@@ -155,7 +155,7 @@ class Step:
                 f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
-        return means, outcomes
+        return means, outputs
 
     def move(self) -> None:
         """Take every peer's optimizer step, then let the teachers follow."""
@@ -178,7 +178,7 @@ class Step:
 
     def _backward_baseline(
         self, draws: Sequence[Any], rows: int | None
-    ) -> tuple[list[Outcome], list[Losses]]:
+    ) -> tuple[list[StepOutput], list[Losses]]:
         """Take each peer's backward of L_Baseline; return what the method computed, and the losses.
 
         rows: images of the stream batch; None if there is none, and nothing to store.
@@ -187,27 +187,27 @@ class Step:
         if not self._needs_baseline:
             zero = torch.zeros((), device=self.device)
             losses = {"base": zero, "lessons": zero}
-            return [Outcome(zero, [])] * len(self.peers), [losses] * len(self.peers)
+            return [StepOutput(zero, [])] * len(self.peers), [losses] * len(self.peers)
 
-        def backward(i: int, peer: Peer, method: Method[Any]) -> tuple[Outcome, Losses]:
-            outcome = method.loss(peer, self._on(peer.device, draws[i]))  # loss_baseline
+        def backward(i: int, peer: Peer, method: Method[Any]) -> tuple[StepOutput, Losses]:
+            output = method.loss(peer, self._on(peer.device, draws[i]))  # loss_baseline
             if rows is not None:
-                check_declared(outcome, self.method, peer.model, rows)
-            lessons = self._distill_on_draw(outcome)
-            peer.backward(d.base_weight * outcome.loss + d.lesson_weight * lessons)
-            losses = {"base": outcome.loss.detach(), "lessons": lessons.detach()}
-            return outcome._replace(answers=[]), losses  # their graph is spent
+                check_declared(output, self.method, peer.model, rows)
+            lessons = self._distill_on_draw(output)
+            peer.backward(d.base_weight * output.loss + d.lesson_weight * lessons)
+            losses = {"base": output.loss.detach(), "lessons": lessons.detach()}
+            return output._replace(outputs=[]), losses  # their graph is spent
 
         # a teacher's running statistics change with each batch that it sees, in the peers' order
         found = self._map(backward, in_turn=bool(self._method_batch_edges))
         results = self._on(self.device, found)
-        return [outcome for outcome, _ in results], [losses for _, losses in results]
+        return [output for output, _ in results], [losses for _, losses in results]
 
-    def _distill_on_draw(self, outcome: Outcome) -> Tensor:
+    def _distill_on_draw(self, output: StepOutput) -> Tensor:
         """Return the distillation on the batches that the method itself trained on; 0 in CCL-DC."""
-        lessons = outcome.loss.new_zeros(())
+        lessons = output.loss.new_zeros(())
         for edge in self._method_batch_edges:
-            for x, logits in outcome.answers:
+            for x, logits in output.outputs:
                 teacher = self.teachers[edge.by].batch_logits(self._on(self.device, x))
                 tau = self.distillation.temperature
                 term = distill(logits, self._on(logits.device, teacher), temperature=tau)

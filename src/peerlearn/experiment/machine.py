@@ -181,7 +181,7 @@ def _fitting(found: list[Threads], learner: OnlineLearner, x: Tensor) -> list[Th
     _pass(learner.peers[0].model, x)
     if global_states() != drawn:  # dropout: such peers take turns
         return ways(found[-1].total, peers=1)
-    views = max(learner.method.fan_out, len(learner.distillation.student_views))
+    views = max(learner.method.images_per_sample, len(learner.distillation.student_views))
     graph = (peak_memory() - before) * views
     free = free_memory()
     return [

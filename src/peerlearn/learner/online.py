@@ -281,16 +281,16 @@ class OnlineLearner:
                 for _ in range(self.updates - 1):
                     if self._step.gradients(batch, progress)[1]:
                         self._move_weights()
-                losses, outcomes = self._step.gradients(batch, progress)
-                rows |= mean_over_peers([outcome.store for outcome in outcomes])
-                carry = mean_over_peers([outcome.carry for outcome in outcomes])
+                losses, outputs = self._step.gradients(batch, progress)
+                rows |= mean_over_peers([output.store for output in outputs])
+                carry = mean_over_peers([output.carry for output in outputs])
                 slots = self.memory.choose(rows, self.rngs["memory"]) if remember else []
-                if outcomes:
+                if outputs:
                     self._move_weights()
                 with self.state_lock:
                     if remember:
                         self._keep(rows, slots)
-                    met = progress if outcomes else self.progress  # one that was skipped is not met
+                    met = progress if outputs else self.progress  # one that was skipped is not met
                     self.progress = met.after_batch(carry)
                     self.image_shape = tuple(raw.shape[1:])
                     transaction.commit()

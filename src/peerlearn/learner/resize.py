@@ -34,7 +34,7 @@ def resize(learner: "OnlineLearner", num_classes: int) -> None:
     before = learner.num_classes
     if num_classes == before or not learner.method.stream.grows:
         return
-    _check_absent(learner)
+    _check_fill_values(learner)
     new = learner.untrained(num_classes)
     x = _some_images(learner)
     outputs = [] if x is None else _outputs(learner, x)
@@ -129,7 +129,7 @@ class _Resizing:
         for name, shape in method.stores.items():
             if "classes" in shape and name in memory.columns:
                 old = memory.room(name)
-                rows = self._with_absent(name, old, ("rows", *shape))
+                rows = self._filled(name, old, ("rows", *shape))
                 self.on_undo(partial(memory.put_room, name, old))
                 with self.learner.state_lock:
                     memory.put_room(name, rows)
@@ -141,27 +141,28 @@ class _Resizing:
             progress,
             first_met=resized(progress.first_met, self.new.progress.first_met),
             carry={
-                name: self._with_absent(name, value, carries[name])
+                name: self._filled(name, value, carries[name])
                 for name, value in progress.carry.items()
             },
         )
 
-    def _with_absent(self, name: str, old: Tensor, shape: Shape) -> Tensor:
+    def _filled(self, name: str, old: Tensor, shape: Shape) -> Tensor:
         """Return what a method keeps per class, filled up for classes that were not there."""
         if "classes" not in shape:
             return old
         size = list(old.shape)
         size[shape.index("classes")] = self.new.num_classes
-        return resized(old, old.new_full(size, self.learner.method.absent[name]))
+        return resized(old, old.new_full(size, self.learner.method.fill_values[name]))
 
 
-def _check_absent(learner: "OnlineLearner") -> None:
+def _check_fill_values(learner: "OnlineLearner") -> None:
     method = learner.method
     for name, shape in {**method.stores, **method.carries}.items():
-        if "classes" in shape and name not in method.absent:
+        if "classes" in shape and name not in method.fill_values:
             raise UserError(
                 f"{method.name}: keeps {name!r} per class and does not say what stands there for a "
-                f"class that comes later; give it absent = {{{name!r}: 0.0}}, or another number"
+                f"class that comes later; give it fill_values = {{{name!r}: 0.0}}, or another "
+                "number"
             )
 
 

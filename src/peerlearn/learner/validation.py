@@ -62,7 +62,7 @@ def check_state(learner: "OnlineLearner", state: State) -> None:
 
 def _may_be_absent(learner: "OnlineLearner") -> set[str]:
     """Columns of the memory that hold no number where a class came later than the image."""
-    absent = {name for name, fill in learner.method.absent.items() if math.isnan(fill)}
+    absent = {name for name, fill in learner.method.fill_values.items() if math.isnan(fill)}
     return {f"memory.columns.{name}" for name in absent} if learner.method.stream.grows else set()
 
 

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from peerlearn.methods.er import ER as ER
     from peerlearn.methods.er_ace import ERACE as ERACE
     from peerlearn.methods.gsa import GSA as GSA
-    from peerlearn.methods.interface import Answer as Answer
+    from peerlearn.methods.interface import ForwardOutput as ForwardOutput
     from peerlearn.methods.interface import LabelledImages as LabelledImages
     from peerlearn.methods.interface import Method as Method
     from peerlearn.methods.interface import MethodSettings as MethodSettings
-    from peerlearn.methods.interface import Outcome as Outcome
     from peerlearn.methods.interface import Progress as Progress
+    from peerlearn.methods.interface import StepOutput as StepOutput
     from peerlearn.methods.mir import MIR as MIR
     from peerlearn.methods.ocm import OCM as OCM
     from peerlearn.methods.onpro import OnPro as OnPro
@@ -37,7 +37,7 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
     __getattr__ = lazy(
         __name__,
         {
-            "Answer": "interface",
+            "ForwardOutput": "interface",
             "DERPP": "derpp",
             "ER": "er",
             "Finetune": "references",
@@ -50,7 +50,7 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
             "MIR": "mir",
             "OCM": "ocm",
             "OnPro": "onpro",
-            "Outcome": "interface",
+            "StepOutput": "interface",
             "PCR": "pcr",
             "Progress": "interface",
             "RAR": "rar",

@@ -13,13 +13,13 @@ from typing_extensions import override
 from peerlearn.augment import Augmentation
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
-    Answer,
+    ForwardOutput,
     LabelledImages,
     Method,
     MethodSettings,
-    Outcome,
     Progress,
     Shape,
+    StepOutput,
 )
 from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.peer.peer import Peer
@@ -67,9 +67,9 @@ class DERPP(Method[DarkDraw]):
 
     settings: Settings
     name = "derpp"
-    fan_out = 2
+    images_per_sample = 2
     stores: ClassVar[Mapping[str, Shape]] = {"logits": ("classes",)}
-    absent: ClassVar[Mapping[str, float]] = {"logits": math.nan}  # was not asked about them
+    fill_values: ClassVar[Mapping[str, float]] = {"logits": math.nan}  # was not asked about them
     authors: ClassVar[Mapping[str, Any]] = {"augment": "crop_flip_shared"}
 
     @override
@@ -93,21 +93,21 @@ class DERPP(Method[DarkDraw]):
         train = plain._replace(x=self.augment(plain.x, rng))
         return DarkDraw(plain, None, train, dark_x, dark["logits"])
 
-    def loss(self, peer: Peer, draw: DarkDraw) -> Outcome:
+    def loss(self, peer: Peer, draw: DarkDraw) -> StepOutput:
         """Return the three terms: of the stream batch, and of what was replayed, where there is."""
         losses, answers, store = [], [], {}
         if draw.stream is not None:
-            answers.append(Answer(draw.stream.x, peer.logits(draw.stream.x)))
+            answers.append(ForwardOutput(draw.stream.x, peer.logits(draw.stream.x)))
             losses.append(classification_loss(answers[0].logits, draw.stream))
             store["logits"] = answers[0].logits.detach()
         if draw.dark_x is not None and draw.dark_logits is not None:
             dark = dark_loss(peer.logits(draw.dark_x), draw.dark_logits)
             losses.append(self.settings.alpha * dark)
         if draw.memory is not None:
-            answers.append(Answer(draw.memory.x, peer.logits(draw.memory.x)))
+            answers.append(ForwardOutput(draw.memory.x, peer.logits(draw.memory.x)))
             labels = classification_loss(answers[-1].logits, draw.memory)
             losses.append(self.settings.beta * labels)
-        return Outcome(reduce(torch.add, losses), answers, store)
+        return StepOutput(reduce(torch.add, losses), answers, store)
 
     @override
     def groups(self, draw: DarkDraw, rng: torch.Generator) -> list[LabelledImages]:

@@ -39,7 +39,7 @@ class ER(ReplayMethod):
     settings: Settings
     name = "er"
     authors: ClassVar[Mapping[str, Any]] = {"augment": "full_aligned"}
-    loss_is_labels = True
+    is_plain_cross_entropy = True
 
     @override
     def draw(

@@ -12,12 +12,12 @@ from peerlearn.devices import moved
 from peerlearn.losses import balance_weights, balanced_cross_entropy
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
-    Answer,
+    ForwardOutput,
     LabelledImages,
     Method,
     MethodSettings,
-    Outcome,
     Progress,
+    StepOutput,
 )
 from peerlearn.methods.replay import joined, replayed
 from peerlearn.peer.peer import Peer
@@ -68,10 +68,10 @@ class GSA(Method[GSADraw]):
     settings: Settings
     name = "gsa"
     authors: ClassVar[Mapping[str, Any]] = {"aligned_crop": True}
-    fan_out = 3
+    images_per_sample = 3
     needs_boundaries = True
     no_rehearsal = "it balances the classes of a stream batch with those of the memory"
-    needs_slots = True
+    needs_task_labels = True
 
     def setup_peer(self, peer: Peer) -> None:
         """Per class: samples, probability on its own samples, probability on those of others."""
@@ -119,21 +119,21 @@ class GSA(Method[GSADraw]):
         present[self.slots(progress.task)] = True
         return present
 
-    def loss(self, peer: Peer, draw: GSADraw) -> Outcome:
+    def loss(self, peer: Peer, draw: GSADraw) -> StepOutput:
         """Twice the balanced loss, and the cross-entropy within the task."""
         slots, y = draw.slots, draw.balanced.y
         within_task = draw.stream.x.new_zeros(())
         if draw.current is not None:
             inside = peer.logits(draw.current.x)[:, slots]
             within_task = F.cross_entropy(inside, _places(draw.current.y, slots))
-        answer = Answer(draw.balanced.x, peer.logits(draw.balanced.x))
+        answer = ForwardOutput(draw.balanced.x, peer.logits(draw.balanced.x))
         met = slots.stop if isinstance(slots, slice) else self.stream.num_classes
         so_far = answer.logits[:, :met]
         self.count(peer, so_far.detach().softmax(dim=1), y)
         totals = [peer.buffers[name][:met] for name in ("count", "own", "others")]
         weights = torch.ones_like(totals[0]) if draw.warm else balance_weights(*totals)
         loss = 2 * balanced_cross_entropy(so_far, y, weights) + within_task
-        return Outcome(loss, [answer])
+        return StepOutput(loss, [answer])
 
     def count(self, peer: Peer, probability: Tensor, labels: Tensor) -> None:
         """Add a batch to the totals. probability: (B, K) over the classes so far; labels: (B,)."""

@@ -56,14 +56,14 @@ class LabelledImages(NamedTuple):
     mix: Mix | None = None
 
 
-class Answer(NamedTuple):
-    """A batch as a peer saw it, and what it said.
+class ForwardOutput(NamedTuple):
+    """A batch as a peer saw it, with its logits.
 
     Args:
         x: images, (B, 3, H, W).
         logits: (B, C).
 
-    >>> Answer(torch.rand(2, 3, 8, 8), torch.zeros(2, 10)).logits.shape
+    >>> ForwardOutput(torch.rand(2, 3, 8, 8), torch.zeros(2, 10)).logits.shape
     torch.Size([2, 10])
     """
 
@@ -71,24 +71,24 @@ class Answer(NamedTuple):
     logits: Tensor
 
 
-class Outcome(NamedTuple):
-    """What a method computed for one peer.
+class StepOutput(NamedTuple):
+    """The loss of a method for one peer, and what it keeps of the step.
 
     With several peers, what they store and carry is averaged.
 
     Args:
         loss: a number with its graph.
-        answers: on the batches that the classification trained on.
+        outputs: on the batches that the classification trained on.
         store: columns that go into the memory beside the stream batch, each (B, ...).
         carry: found in `Progress.carry` by the next draw.
 
     >>> x, logits = torch.rand(2, 3, 8, 8), torch.zeros(2, 10)
-    >>> Outcome(logits.sum(), [Answer(x, logits)], store={"logits": logits}).carry
+    >>> StepOutput(logits.sum(), [ForwardOutput(x, logits)], store={"logits": logits}).carry
     {}
     """
 
     loss: Tensor
-    answers: list[Answer]
+    outputs: list[ForwardOutput]
     store: Mapping[str, Tensor] = {}
     carry: Mapping[str, Tensor] = {}
 
@@ -115,7 +115,7 @@ class Progress:
         batches: batches of all tasks before the present one.
         skipped: batches of this task that passed without being learnt.
         rehearsed: steps of all tasks that were taken on the memory alone.
-        carry: what the last step left for this one, see `Outcome`.
+        carry: what the last step left for this one, see `StepOutput`.
         classes: (K,), those of the present batch, ascending, on the CPU: `batch.y.unique()` would
             wait for the device.
 
@@ -237,8 +237,9 @@ class Method(ABC, Generic[D]):
     ...     def draw(self, batch, memory, progress, rng):
     ...         return batch
     ...     def loss(self, peer, draw):
-    ...         answer = Answer(draw.x, peer.logits(draw.x))
-    ...         return Outcome(torch.nn.functional.cross_entropy(answer.logits, draw.y), [answer])
+    ...         logits = peer.logits(draw.x)
+    ...         loss = torch.nn.functional.cross_entropy(logits, draw.y)
+    ...         return StepOutput(loss, [ForwardOutput(draw.x, logits)])
     ...     def groups(self, draw, rng):
     ...         return [draw]
     >>> Plain(StreamInfo(num_classes=10)).settings
@@ -253,13 +254,13 @@ class Method(ABC, Generic[D]):
     optim: ClassVar[Optimizer] = AdamW()
     authors: ClassVar[Mapping[str, Any]] = {}  # settings that the authors' code has otherwise
     needs_boundaries: ClassVar[bool] = False
-    needs_slots: ClassVar[bool] = False  # labels in task order, equally many per task
-    loss_is_labels: ClassVar[bool] = False  # of `groups`, augmented, and keeps nothing
+    needs_task_labels: ClassVar[bool] = False  # labels in task order, equally many per task
+    is_plain_cross_entropy: ClassVar[bool] = False  # of `groups`, augmented, and keeps nothing
     gives_logits: ClassVar[bool] = True  # False: there is no classifier that could be taught
-    fan_out: ClassVar[int] = 1  # images in the graph of a loss per image of a step, about
-    stores: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` stores: {"logits": ("classes",)}
-    carries: ClassVar[Mapping[str, Shape]] = {}  # what an `Outcome` may carry
-    absent: ClassVar[Mapping[str, float]] = {}  # stands in these for classes that came later
+    images_per_sample: ClassVar[int] = 1  # images in the graph of a loss per image of a step, about
+    stores: ClassVar[Mapping[str, Shape]] = {}  # of a `StepOutput`: {"logits": ("classes",)}
+    carries: ClassVar[Mapping[str, Shape]] = {}  # what a `StepOutput` may carry
+    fill_values: ClassVar[Mapping[str, float]] = {}  # stands in these for classes that came later
     uses_memory: ClassVar[bool] = True  # False: no image is kept, whatever the size of the memory
     preset: ClassVar[Mapping[str, Any]] = {}  # settings of its runs: {"updates": 10}
     fixed: ClassVar[Mapping[str, Any]] = {}  # the same, which no flag or file can change
@@ -268,8 +269,8 @@ class Method(ABC, Generic[D]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """One with a loss of its own has to say for itself what it is."""
         super().__init_subclass__(**kwargs)
-        if "loss" in cls.__dict__ and "loss_is_labels" not in cls.__dict__:
-            cls.loss_is_labels = False
+        if "loss" in cls.__dict__ and "is_plain_cross_entropy" not in cls.__dict__:
+            cls.is_plain_cross_entropy = False
 
     def __init__(self, stream: StreamInfo, **values: Any) -> None:
         """Take what the stream tells, and settings by their names."""
@@ -283,7 +284,7 @@ class Method(ABC, Generic[D]):
                 "StreamInfo(boundaries=True) and call end_task(), or take "
                 f"{methods_without_tasks()}"
             )
-        if self.needs_slots and stream.classes_per_task is None and not stream.grows:
+        if self.needs_task_labels and stream.classes_per_task is None and not stream.grows:
             raise UserError(
                 f"{self.name} must know the classes of each task, and this stream does not tell: "
                 "pass StreamInfo(classes_per_task=...) with labels numbered in order of arrival, "
@@ -369,7 +370,7 @@ class Method(ABC, Generic[D]):
         return cls.draw_rehearsal is not Method.draw_rehearsal
 
     @abstractmethod
-    def loss(self, peer: Peer, draw: D) -> Outcome:
+    def loss(self, peer: Peer, draw: D) -> StepOutput:
         """The loss of one peer on what was drawn."""
 
     @abstractmethod
@@ -387,23 +388,23 @@ def methods_without_tasks() -> str:
     return f"{', '.join(names)} or {last}, which need no tasks"
 
 
-def check_declared(outcome: Outcome, method: Method[Any], model: PeerModel, rows: int) -> None:
+def check_declared(output: StepOutput, method: Method[Any], model: PeerModel, rows: int) -> None:
     """Refuse what a method keeps and has not declared; checkpoints are checked against that.
 
     rows: images of the stream batch.
     """
-    if outcome.store.keys() != method.stores.keys():
+    if output.store.keys() != method.stores.keys():
         raise UserError(
-            f"{method.name}: stores {[*outcome.store]}, its `stores` says {[*method.stores]}"
+            f"{method.name}: stores {[*output.store]}, its `stores` says {[*method.stores]}"
         )
-    if not outcome.carry.keys() <= method.carries.keys():
+    if not output.carry.keys() <= method.carries.keys():
         raise UserError(
-            f"{method.name}: carries {[*outcome.carry]}, its `carries` {[*method.carries]}"
+            f"{method.name}: carries {[*output.carry]}, its `carries` {[*method.carries]}"
         )
-    for name, value in outcome.store.items():
+    for name, value in output.store.items():
         what = f"{method.name}: what it stores as {name!r}"
         check_kept(what, value, method, model, method.stores[name], rows)
-    for name, value in outcome.carry.items():
+    for name, value in output.carry.items():
         what = f"{method.name}: what it carries as {name!r}"
         check_kept(what, value, method, model, method.carries[name])
 

@@ -13,12 +13,12 @@ from peerlearn.devices import moved
 from peerlearn.losses import nt_xent, nt_xent_new, unit
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
-    Answer,
+    ForwardOutput,
     LabelledImages,
     Method,
     MethodSettings,
-    Outcome,
     Progress,
+    StepOutput,
 )
 from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.methods.rotations import (
@@ -78,7 +78,7 @@ class OCM(Method[OCMDraw]):
     settings: Settings
     name = "ocm"
     authors: ClassVar[Mapping[str, Any]] = {"aligned_crop": True}
-    fan_out = 34
+    images_per_sample = 34
     optim = AdamW(lr=1e-3, beta2=0.99)
     needs_boundaries = True
     no_rehearsal = "its contrast needs the images of a stream batch"
@@ -119,7 +119,7 @@ class OCM(Method[OCMDraw]):
         pairs = rotated_pairs(past.x, past.y, self.augmentation, rng, stride=self.stride)
         return OCMDraw(batch, stream, past, pairs, old)
 
-    def loss(self, peer: Peer, draw: OCMDraw) -> Outcome:
+    def loss(self, peer: Peer, draw: OCMDraw) -> StepOutput:
         """Cross-entropy and contrast; with a memory also the ties to the previous model."""
         weight = 1.0 if draw.memory is None else self.settings.similarity_weight
         group = draw.memory or draw.stream
@@ -127,7 +127,7 @@ class OCM(Method[OCMDraw]):
         rows = embed(peer, pairs)
         loss = nt_xent_new(peer_similarity(peer, rows[0], weight), pairs[0].labels)
         x = self.augmentation(group.x, peer.rng)
-        answer = Answer(x, peer.logits(x))
+        answer = ForwardOutput(x, peer.logits(x))
         loss = loss + classification_loss(answer.logits, group)
         if draw.memory is not None:
             assert peer.snapshot is not None
@@ -136,7 +136,7 @@ class OCM(Method[OCMDraw]):
             with torch.no_grad():  # another augmentation than the one the peer itself answered on
                 previous = peer.snapshot.logits(self.augmentation(group.x, peer.rng))
             loss = loss + F.mse_loss(answer.logits[:, draw.old], previous[:, draw.old])
-        return Outcome(loss, [answer])
+        return StepOutput(loss, [answer])
 
     @override
     def groups(self, draw: OCMDraw, rng: torch.Generator) -> list[LabelledImages]:

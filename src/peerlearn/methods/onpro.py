@@ -12,7 +12,14 @@ from peerlearn.devices import moved
 from peerlearn.losses import class_means, nt_xent, nt_xent_new, prototype_contrast, unit
 from peerlearn.memory.base import LABELS, Memory
 from peerlearn.methods.feedback import FeedbackRates, prototype_feedback
-from peerlearn.methods.interface import Answer, LabelledImages, Method, Outcome, Progress, Shape
+from peerlearn.methods.interface import (
+    ForwardOutput,
+    LabelledImages,
+    Method,
+    Progress,
+    Shape,
+    StepOutput,
+)
 from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.methods.rotations import (
     Embedding,
@@ -63,11 +70,11 @@ class OnPro(Method[OnProDraw]):
     """
 
     name = "onpro"
-    fan_out = 35
+    images_per_sample = 35
     needs_boundaries = True
     no_rehearsal = "its prototypes are those of a stream batch"
     carries: ClassVar[Mapping[str, Shape]] = {"prototypes": ("classes", "projection")}
-    absent: ClassVar[Mapping[str, float]] = {"prototypes": 0.0}  # as of all that have none
+    fill_values: ClassVar[Mapping[str, float]] = {"prototypes": 0.0}  # as of all that have none
 
     @property
     def similarity_weight(self) -> float:
@@ -115,7 +122,7 @@ class OnPro(Method[OnProDraw]):
             labels = torch.lerp(group.y.float(), group.mix.labels.float(), group.mix.weight)
         return rotated_pairs(group.x, labels, flip_grey_crop, rng, stride=self.stream.num_classes)
 
-    def loss(self, peer: Peer, draw: OnProDraw) -> Outcome:
+    def loss(self, peer: Peer, draw: OnProDraw) -> StepOutput:
         """Cross-entropy, contrast of rotations, contrast of prototypes of stream and memory."""
         weight = 1.0 if draw.mixed is None else self.similarity_weight
         group = draw.mixed or draw.stream.images
@@ -133,11 +140,11 @@ class OnPro(Method[OnProDraw]):
             answer = self._answer(peer, group)
             contrast, carry = self._of_memory(peer, draw)
         loss = loss + classification_loss(answer.logits, group) + contrast
-        return Outcome(loss, [answer], carry=carry)
+        return StepOutput(loss, [answer], carry=carry)
 
-    def _answer(self, peer: Peer, group: LabelledImages) -> Answer:
+    def _answer(self, peer: Peer, group: LabelledImages) -> ForwardOutput:
         x = flip_grey_crop(group.x, peer.rng)
-        return Answer(x, peer.logits(x))
+        return ForwardOutput(x, peer.logits(x))
 
     def _of_memory(self, peer: Peer, draw: OnProDraw) -> tuple[Tensor, dict[str, Tensor]]:
         """Prototype contrast of memory images, and their prototypes for the next batch."""

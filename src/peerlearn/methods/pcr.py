@@ -11,12 +11,12 @@ from peerlearn.augment import full
 from peerlearn.losses import proxy_contrast
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
-    Answer,
+    ForwardOutput,
     LabelledImages,
     Method,
     MethodSettings,
-    Outcome,
     Progress,
+    StepOutput,
 )
 from peerlearn.methods.replay import joined, replayed
 from peerlearn.peer.peer import Peer
@@ -79,7 +79,7 @@ class PCR(Method[PairDraw]):
 
     settings: Settings
     name = "pcr"
-    fan_out = 2
+    images_per_sample = 2
 
     @override
     def setup_peer(self, peer: Peer) -> None:
@@ -109,12 +109,12 @@ class PCR(Method[PairDraw]):
         drawn = replayed(memory.draw(self.settings.replay_batch, rng))
         return PairDraw(drawn, [_pair(drawn, rng)])
 
-    def loss(self, peer: Peer, draw: PairDraw) -> Outcome:
+    def loss(self, peer: Peer, draw: PairDraw) -> StepOutput:
         """One contrast over all images; each pair is a forward of its own."""
-        answers = [Answer(pair.x, peer.logits(pair.x)) for pair in draw.pairs]
+        answers = [ForwardOutput(pair.x, peer.logits(pair.x)) for pair in draw.pairs]
         logits = torch.cat([answer.logits for answer in answers])
         labels = torch.cat([pair.y for pair in draw.pairs])
-        return Outcome(proxy_contrast(logits, labels), answers)
+        return StepOutput(proxy_contrast(logits, labels), answers)
 
     @override
     def groups(self, draw: PairDraw, rng: torch.Generator) -> list[LabelledImages]:

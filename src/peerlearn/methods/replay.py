@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from peerlearn.devices import moved
 from peerlearn.losses import cross_entropy_among, mixup_cross_entropy
-from peerlearn.methods.interface import Answer, LabelledImages, Method, Mix, Outcome
+from peerlearn.methods.interface import ForwardOutput, LabelledImages, Method, Mix, StepOutput
 from peerlearn.peer.peer import Peer
 
 
@@ -92,14 +92,14 @@ class ReplayMethod(Method[Replay]):
     'stream'
     """
 
-    def loss(self, peer: Peer, draw: Replay) -> Outcome:
+    def loss(self, peer: Peer, draw: Replay) -> StepOutput:
         """Sum over the groups of their classification losses."""
-        answers = [Answer(g.x, peer.logits(g.x)) for g in draw.train]
+        answers = [ForwardOutput(g.x, peer.logits(g.x)) for g in draw.train]
         losses = [
             classification_loss(answer.logits, group)
             for answer, group in zip(answers, draw.train, strict=True)
         ]
-        return Outcome(torch.stack(losses).sum(), answers)
+        return StepOutput(torch.stack(losses).sum(), answers)
 
     @override
     def groups(self, draw: Replay, rng: torch.Generator) -> list[LabelledImages]:

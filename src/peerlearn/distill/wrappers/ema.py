@@ -82,7 +82,7 @@ class MKD(Wrapper):
     @classmethod
     @override
     def preset(cls, method: str) -> Mapping[str, Any]:
-        own = METHODS[method].loss_is_labels if method in METHODS else False
+        own = METHODS[method].is_plain_cross_entropy if method in METHODS else False
         return {"base_weight": 0.0} if own else {}
 
     @classmethod
