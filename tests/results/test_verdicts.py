@@ -190,7 +190,10 @@ class TestOrders:
             ([0.30, 0.31, 0.33], [0.40, 0.42, 0.43], "same order"),
             ([0.40, 0.42, 0.43], [0.30, 0.31, 0.33], "opposite order"),
             ([0.30, 0.40, 0.33], [0.35, 0.36, 0.37], "undecided here"),
-            ([0.30], [0.40], "undecided here"),
+            ([0.30, 0.31], [0.40, 0.41], "too few seeds"),
+            ([0.40, 0.39], [0.30, 0.31], "too few seeds"),
+            ([0.30, 0.40], [0.40, 0.31], "too few seeds"),
+            ([0.30], [0.40], "too few seeds"),
             ([0.30], [], ""),
         ],
     )
@@ -284,7 +287,7 @@ def test_where_the_paper_says_who_is_ahead_without_numbers_that_is_judged() -> N
     gap = TABLES["plasticity-gap"]
     values = {"er, memory=0": 0.6, "er": 0.3, "er, updates=5": 0.4, "er, epochs=5": 0.7}
     found = [
-        measured(one, [values[one.label], values[one.label] + k / 1000], "LA")
+        measured(one, [values[one.label], values[one.label] + k / 1000, values[one.label]], "LA")
         for k, one in enumerate(gap.lines)
     ]
     orders = reproduction(gap, found, "lite", "paper").orders

@@ -16,8 +16,8 @@ MOST_ROWS = 10_000
 
 Text = Annotated[str, Field(max_length=500)]
 Verdict = Literal["agrees", "higher", "lower", "other scale", "same order", "opposite order",
-                  "undecided here", "undecided in the paper", "doubtful in the paper",
-                  "no figure", ""]  # fmt: skip
+                  "undecided here", "too few seeds", "undecided in the paper",
+                  "doubtful in the paper", "no figure", ""]  # fmt: skip
 
 
 class Value(Record):

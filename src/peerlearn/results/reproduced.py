@@ -157,7 +157,8 @@ def _orders(found: Reproduction) -> Part:
     note = (
         f"first minus second, {unit}, with its 95 % interval: published, from means and spreads "
         "(Welch); measured, paired by seed. same order: the difference has the same sign, and "
-        "neither interval includes zero. Holm: p corrected for all rows of the table; "
+        "neither interval includes zero. too few seeds: one or two decide nothing. Holm: p "
+        "corrected for all rows of the table; "
         "the verdict is by the single interval."
     )
     return Part(

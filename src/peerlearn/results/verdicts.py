@@ -22,6 +22,7 @@ from peerlearn.records.reproduction import (
 from peerlearn.results.statistics import ROUNDING, Difference, Known, Paired, paired, spread, welch
 
 Values = Mapping[int, float]  # by seed
+FEWEST = 3  # seeds that decide an order: two hardly tell how much their differences vary
 
 
 class Measured(NamedTuple):
@@ -182,6 +183,8 @@ def _order(there: int | None, here: Paired | None, doubts: str) -> Verdict:
         return "doubtful in the paper"
     if not there:
         return "undecided in the paper"
+    if here.n < FEWEST:
+        return "too few seeds"
     if not here.sign:
         return "undecided here"
     return "same order" if there == here.sign else "opposite order"
