@@ -146,9 +146,9 @@ class LearnerConfig(BaseModel):
         return config
 
     def replace(self, **changes: Any) -> "LearnerConfig":
-        """Return the same configuration with other fields, checked again."""
+        """Return the same configuration with other fields; `build` checks them."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return LearnerConfig(**{**fields, **changes})
+        return LearnerConfig.model_construct(**{**fields, **changes})
 
     # --- the parts that the names stand for
 
