@@ -105,9 +105,10 @@ def test_the_site_asks_no_other_server_for_anything() -> None:
     assert "//" not in (ROOT / "docs/site.css").read_text(encoding="utf-8")
 
 
-def test_contributors_are_shown_the_house_that_is_tested() -> None:
+def test_contributors_are_shown_the_layout_that_is_tested() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^ {4}(\w+(?: \w+)*) {2,}", text.partition("## The house")[2], re.MULTILINE)
+    layout = text.partition("## Package layout")[2]
+    shown = re.findall(r"^ {4}(\w+(?: \w+)*) {2,}", layout, re.MULTILINE)
     assert [floor.split() for floor in shown] == FLOORS[:-1]  # without __main__
 
 

@@ -43,7 +43,7 @@ def test_nearest_means_predict_in_a_run_of_their_own(
     assert main(["table", str(tmp_path), "--answers"]) == 0
     table = capsys.readouterr().out
     assert "AA ncm" in table
-    assert "predict_with=peers" in table
+    assert "er, predict_with=ncm" in table
     assert main(["table", str(tmp_path), "--json"]) == 0
     rows = {row["label"]: row for row in json.loads(capsys.readouterr().out)}
     assert {row["AA_ncm"] for row in rows.values()} == {means.metrics["AA"]}

@@ -407,7 +407,7 @@ def test_the_old_name_still_works(build: Build, stream: ClassStream, x: Tensor) 
 def test_the_old_value_is_understood_under_the_present_name(build: Build) -> None:
     with pytest.warns(DeprecationWarning, match="predict_with='shadow' is now predict_with='ema'"):
         learner = build("er+ema", predict_with="shadow")
-    assert learner.predictors.usual == "ema"
+    assert learner.predict_with == "ema"
 
 
 def test_the_old_name_beside_the_present_one_is_refused(build: Build) -> None:

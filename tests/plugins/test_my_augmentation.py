@@ -169,7 +169,7 @@ def test_a_program_names_it_by_its_place() -> None:
         learner = build_learner(
             "er+ema-chain", info, "small", memory=20, first="./mine.py:mine", width=1
         )
-        assert learner.collaboration.chain.first == "mine"
+        assert learner.distillation.chain.first == "mine"
 
 
 @pytest.mark.parametrize(("method", "flag"), [("er+ema-chain", "--first"), ("er+mkd", "--view")])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peerlearn.records.read import read_runs
-from peerlearn.records.schema import LATER, MACHINE
+from peerlearn.records.schema import MACHINE, later_settings
 from peerlearn.studies.grid_file import from_file
 
 HOME = Path(__file__).parents[2]
@@ -32,7 +32,8 @@ DROPPED = {"alpha": 0.05, "lesson_weight": 5.5}  # one seed, not in the sweep: w
 def key(settings: Mapping[str, Any]) -> str:
     """All settings that decide numbers; those that came later as runs before them had them."""
     known = {name: value for name, value in settings.items() if name not in MACHINE}
-    return json.dumps({**LATER, **known}, sort_keys=True)
+    method = f"{settings['method.name']}+{settings['collaboration.name'] or ''}"
+    return json.dumps({**later_settings(method), **known}, sort_keys=True)
 
 
 def wanted(name: str) -> list[Any]:

@@ -189,15 +189,15 @@ class Snapshot:
         A rule that compares with images of the memory gives way to the largest logit while there
         are none, as class means do.
         """
-        x = checked_images(x, self.image_shape)
+        raw: Any = x if self._at_hand(x) else checked_images(x, self.image_shape)
         if self.by_means:
-            return self.nearest_mean(x)
+            return self.nearest_mean(raw)
         try:
-            return self.method.predict(self, x)
+            return self.method.predict(self, raw)
         except NoMemoryImagesError:
             if not self.method.gives_logits:
                 raise
-            return Method.predict(self.method, self, x)
+            return Method.predict(self.method, self, raw)
 
     def logits(self, x: Array, peer: int | None = None) -> Tensor:
         """Return the mean of the networks' logits, (B, C), or one peer's."""
