@@ -89,7 +89,7 @@ def write_run(folder: RunFolder, config: Config, twin: RunFolder | None) -> None
     with Log(folder.steps) as log:
         for k in range(lines):
             losses = {"base": rng.uniform(1, 2)}
-            losses |= {"labels": rng.uniform(2, 4), "lessons": rng.random()} if peers else {}
+            losses |= {"labels": rng.uniform(2, 4), "distill": rng.random()} if peers else {}
             folder.log(log, 10 * k + 10, k * tasks // lines, losses, 0.1)
 
 

@@ -56,7 +56,7 @@ def group_of(runs: Sequence[RunRecord], stream: str, clock: bool) -> Group:
 
 
 def _named(run: RunRecord) -> RunRecord:
-    kept = {k: v for k, v in run.config.variant.items() if k not in ("alpha", "lesson_weight")}
+    kept = {k: v for k, v in run.config.variant.items() if k not in ("alpha", "distill_weight")}
     config = run.config.model_copy(update={"variant": kept})
     return RunRecord(run.folder, config, run.summary, run.answer)
 

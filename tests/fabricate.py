@@ -196,7 +196,7 @@ def fabricate(
             fade = 2.3 / (1 + 0.05 * (batch % 40)) + abs(rng.gauss(0, 0.15))
             losses = {"base": fade}
             if extra:
-                losses |= {"labels": 4 * fade, "lessons": 3.0 / (1 + 0.2 * batch) + 0.01}
+                losses |= {"labels": 4 * fade, "distill": 3.0 / (1 + 0.2 * batch) + 0.01}
             folder.log(log, batch, batch // 40, losses, 0.04)
     if along:
         with Log(folder.probes) as log:

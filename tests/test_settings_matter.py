@@ -15,7 +15,7 @@ from peerlearn.settings import fields_of, settings_of
 OTHER: dict[str, Any] = {
     "replay_batch": 7, "augment": "crop_flip_shared", "alpha": 0.7, "beta": 0.3,
     "unseen": "first_batch_ids", "similarity_weight": 2.0, "temperature": 0.7, "candidates": 12,
-    "virtual_lr": 3.0, "peers": 3, "label_weight": 0.2, "lesson_weight": 0.3,
+    "virtual_lr": 3.0, "peers": 3, "label_weight": 0.2, "distill_weight": 0.3,
     "equal_view": "hardest", "scale_base": True, "chain.stages": 1, "chain.ops": 1,
     "chain.magnitude": 3, "chain.per_sample": True, "lr": 0.02, "weight_decay": 0.3,
     "beta1": 0.5, "beta2": 0.5, "momentum": 0.5, "base_weight": 0.4, "chain.first": "full",

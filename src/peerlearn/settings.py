@@ -37,6 +37,8 @@ def about(text: str, **limits: Any) -> Any:
 OLD_NAMES = {  # of settings, still understood in this version, and their present names
     "answer": "predict_with",
     "collaboration.answer": "predict_with",
+    "lesson_weight": "distill_weight",
+    "collaboration.lesson_weight": "collaboration.distill_weight",
 }
 OLD_PREDICT_WITH = {"shadow": "ema"}  # values of `answer`, and of `predict_with`
 

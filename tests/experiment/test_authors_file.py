@@ -123,7 +123,7 @@ def meant(data: str, memory: int, method: str) -> dict[str, Any]:
     found |= {"optim.beta1": 0.9, "optim.beta2": beta2}
     if wrapper:
         weights = zip(
-            ("label_weight", "lesson_weight", "temperature"), learner.weights, strict=True
+            ("label_weight", "distill_weight", "temperature"), learner.weights, strict=True
         )
         theirs = {"peers": 2, **dict(weights), "equal_view": "hardest", "scale_base": base == "er"}
         ops, magnitude = facts.randaugment
@@ -211,7 +211,7 @@ class TestWhatAFileDoesNotSay:
         expected |= {"optim.name": "sgd", "optim.lr": 0.1, "optim.weight_decay": 0}
         expected |= {"optim.momentum": 0}
         if learner == "DERPPCCLDC":
-            expected |= {"method.alpha": 0.1, "method.beta": 0.5, "collaboration.lesson_weight": 1}
+            expected |= {"method.alpha": 0.1, "method.beta": 0.5, "collaboration.distill_weight": 1}
             expected |= {"collaboration.chain.ops": 1, "collaboration.chain.magnitude": 9}
         assert {key: run.values[key] for key in expected} == expected
 

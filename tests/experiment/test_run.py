@@ -43,9 +43,9 @@ class TestTheFolder:
 
     def test_the_settings_are_there_with_their_origins(self, unbroken: Path) -> None:
         config = yaml.safe_load((folder(unbroken) / "config.yaml").read_text())
-        assert config["settings"]["collaboration"]["lesson_weight"] == 1
+        assert config["settings"]["collaboration"]["distill_weight"] == 1
         assert config["origins"]["net.width"] == "flag"
-        assert config["origins"]["collaboration.lesson_weight"] == "preset"
+        assert config["origins"]["collaboration.distill_weight"] == "preset"
         assert config["variant"] == {"train_per_class": 10, "test_per_class": 5, "width": 1}
 
     def test_matrices_have_nothing_above_the_diagonal(self, unbroken: Path) -> None:
@@ -76,7 +76,7 @@ class TestTheFolder:
         lines = (folder(unbroken) / "steps.jsonl").read_text().splitlines()
         step = json.loads(lines[-1])
         assert step["batch"] == 10
-        assert step["losses"].keys() == {"base", "labels", "lessons"}
+        assert step["losses"].keys() == {"base", "labels", "distill"}
 
 
 class TestASecondCall:

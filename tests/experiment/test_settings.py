@@ -65,7 +65,7 @@ def test_all_published_runs_resolve_to_the_published_settings() -> None:
         if plus:
             ops, magnitude = (chain[f"collaboration.chain.{k}"] for k in ("ops", "magnitude"))
             assert (ops, magnitude) == randaugment[data]
-            names = ("label_weight", "lesson_weight", "temperature")
+            names = ("label_weight", "distill_weight", "temperature")
             assert tuple(s[f"collaboration.{name}"] for name in names) == weights[base]
             assert (s["collaboration.peers"], chain["collaboration.chain.stages"]) == (2, 3)
         else:

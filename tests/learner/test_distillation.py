@@ -40,12 +40,12 @@ class TestTheLoss:
         c = distillation_of("ccldc", "er")
         labels = sum(F.cross_entropy(view, self.y) for view in s.values())
         pairs = [(s[0], t[0]), (s[0], t[1]), (s[1], t[2]), (s[2], t[3])]
-        lessons = sum(distill(a, b, temperature=4) for a, b in pairs)
+        distilled = sum(distill(a, b, temperature=4) for a, b in pairs)
         torch.testing.assert_close(
             distillation_loss(
                 s, {"peer": t}, self.group, c.labelled_views, c.view_edges, c.temperature
             ).weighted(c),
-            0.5 * labels + 2 * lessons,
+            0.5 * labels + 2 * distilled,
         )
 
     def test_in_the_authors_profile_the_equal_view_is_the_hardest(self) -> None:
@@ -54,7 +54,7 @@ class TestTheLoss:
         assert c.base_weight == 0.5
         assert distillation_of("ccldc", "gsa", profile="authors").base_weight == 1
 
-    def test_masked_classes_are_not_masked_in_lessons(self) -> None:
+    def test_masked_classes_are_not_masked_in_distillation(self) -> None:
         c = distillation_of("ccldc", "er_ace")
         active_classes = torch.tensor([True, True, True, True, True])
         for hidden in (0, 3):
@@ -69,7 +69,7 @@ class TestTheLoss:
         assert all(
             (z.grad is not None and z.grad[:, ~active_classes] == 0).all() for z in student.values()
         )
-        found.lessons.backward()
+        found.distill.backward()
         assert all(
             (z.grad[:, ~active_classes] != 0).any()
             for z in [*student.values()][:3]
@@ -139,9 +139,9 @@ class TestPeers:
         self, build: Build, stream: ClassStream
     ) -> None:
         one = build("er_ace")
-        c = Distillation(peers=3, edges=CCL + CHAIN, label_weight=0.5, lesson_weight=1)
+        c = Distillation(peers=3, edges=CCL + CHAIN, label_weight=0.5, distill_weight=1)
         three = OnlineLearner(one.method, NET, c, memory=20)
-        assert learn_some(three, stream)[-1]["lessons"] > 0
+        assert learn_some(three, stream)[-1]["distill"] > 0
         x = stream.test_sets[0].x
         mean = torch.stack([three.logits(x, peer=i) for i in range(3)]).mean(dim=0)
         torch.testing.assert_close(three.logits(x), mean)

@@ -232,7 +232,7 @@ class TestLessons:
     def test_without_them_a_method_learns_the_same_bits(
         self, method: str, wrapper: str, build: Build, stream: ClassStream
     ) -> None:
-        none: dict[str, Any] = {"label_weight": 0, "lesson_weight": 0, "base_weight": 1}
+        none: dict[str, Any] = {"label_weight": 0, "distill_weight": 0, "base_weight": 1}
         followed = build(f"{method}+{wrapper}", **(none if wrapper == "mkd" else {}))
         alone = build(method)
         assert learn_some(followed, stream, 3) == learn_some(alone, stream, 3)
@@ -260,12 +260,12 @@ class TestLessons:
             other = kl(theta(raw.double()), teacher)
         else:
             other = kl(student, phi(raw.double()))
-        lessons = (kl(student, teacher) + other) / 2
+        distilled = (kl(student, teacher) + other) / 2
         base = _asymmetric(theta, train) if method == "er_ace" else torch.zeros(())
-        (base + labels + lambda_ * lessons).backward()
+        (base + labels + lambda_ * distilled).backward()
 
-        expected = {"base": base.item(), "labels": labels.item(), "lessons": lessons.item()}
-        assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)  # lessons are small yet
+        expected = {"base": base.item(), "labels": labels.item(), "distill": distilled.item()}
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)  # distilled are small yet
         for name, weight in theta.named_parameters():
             assert weight.grad is not None
             own = weights(learner)[f"net.{name}"].double()
@@ -280,16 +280,16 @@ class TestLessons:
         views = [view.double() for view in drawn_next(learner, batch).views]
         models = slow(learner).models
         students, before = copied(peer.model for peer in learner.peers), copied(models)
-        found = learner.learn(*batch)["lessons"]
+        found = learner.learn(*batch)["distill"]
         swapped = -1 if name == "er+mkd-pair" else 1
 
         def given_by(copies: Sequence[nn.Module]) -> float:
-            lessons = [
+            distilled = [
                 edge.weight * kl(one(views[edge.student]), by(views[edge.teacher]))
                 for one, by in zip(students, copies[::swapped], strict=True)
                 for edge in learner.distillation.edges
             ]
-            return torch.stack(lessons).sum().item() / len(students)
+            return torch.stack(distilled).sum().item() / len(students)
 
         assert found == pytest.approx(given_by(before), rel=1e-4)
         assert found != pytest.approx(given_by(copied(models)), rel=1e-2)
@@ -575,7 +575,7 @@ class TestBroadcasts:
         ("er+gwm", {"broadcast_share": 0}, "broadcast_share must be above 0"),
         ("er+gwm", {"broadcast_share": 1.1}, "broadcast_share must be at most 1"),
         ("er+mkd", {"predict_with": "shadows"}, "'shadows'; choose peers, ema, average or ncm"),
-        ("er+ema", {"buffers": "own"}, "no lesson is by it; take buffers='follow'"),
+        ("er+ema", {"buffers": "own"}, "no edge is by it; take buffers='follow'"),
         ("er+mkd-pair", {"peers": 1}, "teacher 'shadow_peer' needs at least 2 peers"),
     ],
 )
@@ -655,7 +655,7 @@ def test_a_learner_that_takes_the_state_of_another_shares_nothing_with_it(
 
 def test_a_learner_that_would_learn_nothing_is_refused(build: Build) -> None:
     with pytest.raises(UserError, match="nothing is learnt: base_weight is 0"):
-        build("er+mkd", label_weight=0, lesson_weight=0)
+        build("er+mkd", label_weight=0, distill_weight=0)
 
 
 def test_a_method_with_a_loss_of_its_own_keeps_it_beside_mkd(stream: ClassStream) -> None:

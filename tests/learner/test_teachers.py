@@ -26,7 +26,7 @@ BATCH = 10 + 20  # the stream, and all of the memory once it is full
 
 
 def learner(stream: ClassStream, *edges: Edge, peers: int = 1, labels: float = 0) -> OnlineLearner:
-    c = Distillation(peers=peers, edges=edges, label_weight=labels, lesson_weight=1)
+    c = Distillation(peers=peers, edges=edges, label_weight=labels, distill_weight=1)
     return OnlineLearner(ER(stream.info), NET, c, memory=20)
 
 
@@ -61,14 +61,14 @@ def test_edges_of_one_distillation_may_have_different_teachers(stream: ClassStre
     made = learner(stream, Edge(0, 0, "peer"), Edge(0, 1, "self"), Edge(1, 2, "frozen"), peers=2)
     assert set(made.teachers) == {"peer", "self", "frozen"}
     assert len(made.networks) == 3
-    assert learn_some(made, stream)[-1]["lessons"] > 0
+    assert learn_some(made, stream)[-1]["distill"] > 0
 
 
 def test_an_edge_of_weight_two_is_the_same_edge_twice(stream: ClassStream) -> None:
     once = learner(stream, Edge(0, 1, "frozen", 2.0))
     twice = learner(stream, Edge(0, 1, "frozen"), Edge(0, 1, "frozen"))
     one, two = learn_some(once, stream), learn_some(twice, stream)
-    assert one[-1]["lessons"] == pytest.approx(two[-1]["lessons"], rel=1e-4)
+    assert one[-1]["distill"] == pytest.approx(two[-1]["distill"], rel=1e-4)
 
 
 class Counting(OtherPeers):

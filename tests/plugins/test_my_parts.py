@@ -35,9 +35,9 @@ def config() -> dict[str, Any]:
             "memory newest",
         ),
         (
-            "er+trio --lesson-weight 2",
+            "er+trio --distill-weight 2",
             "collaboration",
-            {"name": "trio", "peers": 3, "label_weight": 0.5, "lesson_weight": 2.0}
+            {"name": "trio", "peers": 3, "label_weight": 0.5, "distill_weight": 2.0}
             | {"temperature": 4.0},
             "wrapper trio",
         ),

@@ -26,7 +26,7 @@ SCRIPTS = {  # records that are not of sweeps, and the page that says how they w
     "authors": ("results/authors.md", "scripts/authors_page.py"),
     "precision": ("precision.md", "peerlearn run er $SMALL"),
 }
-DROPPED = {"alpha": 0.05, "lesson_weight": 5.5}  # one seed, not in the sweep: wrappers.md says so
+DROPPED = {"alpha": 0.05, "distill_weight": 5.5}  # one seed, not in the sweep: wrappers.md says so
 
 
 def key(settings: Mapping[str, Any]) -> str:
@@ -68,7 +68,7 @@ def test_a_setting_outside_the_variant_tells_two_runs_apart() -> None:
 
 def test_what_was_tuned_is_of_its_sweep() -> None:
     def settings(method: str, variant: dict[str, Any]) -> str:
-        names = ("alpha", "lesson_weight", "shadow_weight")
+        names = ("alpha", "distill_weight", "shadow_weight")
         usual = {"alpha": 0.1} if method == "er+ema-chain" else {}  # today its default
         known = {k: float(v) for k, v in {**usual, **variant}.items() if k in names}
         return f"{method} {[known.get(name) for name in names]}"

@@ -264,8 +264,8 @@ def test_where_the_paper_names_a_best_the_best_here_is_named() -> None:
     shown = render(reproduction(grid, found, "lite", "paper"), "text")
     found[2] = measured(grid.lines[2], [])
     assert "Best" not in render(reproduction(grid, found, "lite", "paper"), "text")
-    assert "The paper: the best are 0.5 for labels and 2 for lessons." in shown
-    assert "Best mean here by AA: er+ccldc, label_weight=0.25, lesson_weight=0.5." in shown
+    assert "The paper: the best are 0.5 for labels and 2 for distillation." in shown
+    assert "Best mean here by AA: er+ccldc, label_weight=0.25, distill_weight=0.5." in shown
 
 
 def test_a_doubtful_figure_is_called_so() -> None:

@@ -84,7 +84,7 @@ def test_no_flag_changes_what_the_name_of_a_row_says() -> None:
     for name, flag in (
         ("stages", "stages"),
         ("plasticity-gap", "epochs"),
-        ("lambda", "lesson_weight"),
+        ("lambda", "distill_weight"),
     ):
         with pytest.raises(UserError, match=f"--{flag}: is given twice, also as the row er"):
             planned(Asked(TABLES[name], "lite", (Given(flag, "3", "flag", f"--{flag}"),)))

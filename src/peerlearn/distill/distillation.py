@@ -24,9 +24,9 @@ def weight_of_labels(weight: float) -> Any:
     return setting(weight, "weight of the labels on every view (lambda1)", ge=0)
 
 
-def weight_of_lessons(weight: float) -> Any:
-    """Return the setting `lesson_weight`, with this default."""
-    return setting(weight, "weight of the lessons (lambda2)", ge=0)
+def weight_of_distillation(weight: float) -> Any:
+    """Return the setting `distill_weight`, with this default."""
+    return setting(weight, "weight of the distillation (lambda2)", ge=0)
 
 
 def weight_of_base(weight: float) -> Any:
@@ -36,7 +36,7 @@ def weight_of_base(weight: float) -> Any:
 
 def softening(temperature: float) -> Any:
     """Return the setting `temperature`, with this default."""
-    return setting(temperature, "by which answers are softened in a lesson (tau)", gt=0)
+    return setting(temperature, "temperature of the distillation (tau)", gt=0)
 
 
 class Distillation(Settings):
@@ -47,7 +47,7 @@ class Distillation(Settings):
         edges: the terms of the distillation loss. View 0 is the image itself, later ones are
             harder, METHOD_BATCH is the batch that the method trains on.
         label_weight: of the classification loss on every view (lambda1).
-        lesson_weight: of the distillation loss (lambda2).
+        distill_weight: of the distillation loss (lambda2).
         temperature: divides the logits of student and teacher (tau).
         chain: makes the views.
         base_weight: of the method's own loss; 1, but for ER in the authors' code. With 0, a method
@@ -61,13 +61,13 @@ class Distillation(Settings):
         teachers: settings of teachers, by the teacher's name; EMA teachers may be without an edge.
 
     >>> from peerlearn.distill import hard_to_easy, same_view
-    >>> Distillation(peers=2, edges=same_view(0) + hard_to_easy(3), lesson_weight=1).student_views
+    >>> Distillation(peers=2, edges=same_view(0) + hard_to_easy(3), distill_weight=1).student_views
     (0, 1, 2, 3)
     """
 
     peers: int = number_of_peers(1)
     label_weight: float = weight_of_labels(0.0)
-    lesson_weight: float = weight_of_lessons(0.0)
+    distill_weight: float = weight_of_distillation(0.0)
     temperature: float = softening(4.0)
     edges: tuple[Edge, ...] = ()
     chain: ViewChain = ViewChain()
@@ -137,7 +137,7 @@ class Distillation(Settings):
         for name, settings in self.teachers.items():
             if settings.get("buffers") == "own" and name not in active:
                 raise ValueError(
-                    f"buffers='own' needs images that teacher {name!r} is shown, and no lesson is "
+                    f"buffers='own' needs images that teacher {name!r} is shown, and no edge is "
                     "by it; take buffers='follow'"
                 )
         return self
@@ -160,7 +160,7 @@ class Distillation(Settings):
     @property
     def _active_edges(self) -> tuple[Edge, ...]:
         """The edges whose weight is not 0."""
-        return tuple(edge for edge in self.edges if edge.weight and self.lesson_weight)
+        return tuple(edge for edge in self.edges if edge.weight and self.distill_weight)
 
     @property
     def method_batch_edges(self) -> tuple[Edge, ...]:

@@ -42,7 +42,7 @@ from peerlearn.peer.peer import Peer
 
 R = TypeVar("R")
 PeerAction = Callable[[int, Peer, Method[Any]], R]  # of a peer's number, the peer and its method
-Losses = dict[str, Tensor]  # "base" (the method's own), "labels" and "lessons": scalars
+Losses = dict[str, Tensor]  # "base" (the method's own), "labels" and "distill": scalars
 Views = list[Tensor]  # X_0, ..., X_n of a group of images: (B, 3, H, W) each
 
 
@@ -60,11 +60,11 @@ class DistillationLoss(NamedTuple):
     """The two sums of Eq. 9 and 10 for one student, without their weights."""
 
     labels: Tensor  # loss_cls
-    lessons: Tensor  # loss_ccl + loss_dc
+    distill: Tensor  # loss_ccl + loss_dc
 
     def weighted(self, d: Distillation) -> Tensor:
-        """Return lambda1 * labels + lambda2 * lessons: loss_ours, or L_CCL + L_DC of Eq. 11."""
-        return d.label_weight * self.labels + d.lesson_weight * self.lessons
+        """Return lambda1 * labels + lambda2 * distill: loss_ours, or L_CCL + L_DC of Eq. 11."""
+        return d.label_weight * self.labels + d.distill_weight * self.distill
 
 
 def distillation_loss(
@@ -82,12 +82,12 @@ def distillation_loss(
     """
     zero = group.y.new_zeros((), dtype=torch.float32)
     labels = [classification_loss(student[view], group) for view in label_views]
-    lessons = [  # tau softens both sides of each divergence
+    terms = [  # tau softens both sides of each divergence
         edge.weight
         * distill(student[edge.student], teachers[edge.by][edge.teacher], temperature=temperature)
         for edge in edges
     ]
-    return DistillationLoss(torch.stack(labels).sum() if labels else zero, sum(lessons, zero))
+    return DistillationLoss(torch.stack(labels).sum() if labels else zero, sum(terms, zero))
 
 
 class Step:
@@ -146,8 +146,8 @@ class Step:
             teachers = self._teacher_logits(views, students)  # lt, lt1, lt2, lt3
             ours = self._backward_ours(groups, students, teachers)  # loss_ours, backward
             losses = [
-                {**own, "labels": labels, "lessons": own["lessons"] + lessons}
-                for own, (labels, lessons) in zip(losses, ours, strict=True)
+                {**own, "labels": labels, "distill": own["distill"] + distilled}
+                for own, (labels, distilled) in zip(losses, ours, strict=True)
             ]
         means = _on_the_host(mean_over_peers(losses))
         if not np.isfinite(list(means.values())).all():
@@ -186,16 +186,16 @@ class Step:
         d = self.distillation
         if not self._needs_baseline:
             zero = torch.zeros((), device=self.device)
-            losses = {"base": zero, "lessons": zero}
+            losses = {"base": zero, "distill": zero}
             return [StepOutput(zero, [])] * len(self.peers), [losses] * len(self.peers)
 
         def backward(i: int, peer: Peer, method: Method[Any]) -> tuple[StepOutput, Losses]:
             output = method.loss(peer, self._on(peer.device, draws[i]))  # loss_baseline
             if rows is not None:
                 check_declared(output, self.method, peer.model, rows)
-            lessons = self._distill_on_draw(output)
-            peer.backward(d.base_weight * output.loss + d.lesson_weight * lessons)
-            losses = {"base": output.loss.detach(), "lessons": lessons.detach()}
+            distilled = self._distill_on_draw(output)
+            peer.backward(d.base_weight * output.loss + d.distill_weight * distilled)
+            losses = {"base": output.loss.detach(), "distill": distilled.detach()}
             return output._replace(outputs=[]), losses  # their graph is spent
 
         # a teacher's running statistics change with each batch that it sees, in the peers' order
@@ -205,14 +205,14 @@ class Step:
 
     def _distill_on_draw(self, output: StepOutput) -> Tensor:
         """Return the distillation on the batches that the method itself trained on; 0 in CCL-DC."""
-        lessons = output.loss.new_zeros(())
+        distilled = output.loss.new_zeros(())
         for edge in self._method_batch_edges:
             for x, logits in output.outputs:
                 teacher = self.teachers[edge.by].batch_logits(self._on(self.device, x))
                 tau = self.distillation.temperature
                 term = distill(logits, self._on(logits.device, teacher), temperature=tau)
-                lessons = lessons + edge.weight * term
-        return lessons
+                distilled = distilled + edge.weight * term
+        return distilled
 
     def _draw_views(self, draw: Any) -> tuple[list[LabelledImages], list[Views]]:
         """Return the groups of images of a draw, and X_0 to X_3 of each; all peers see the same."""

@@ -49,7 +49,7 @@ SETTINGS = {
     "tf_type": Setting("method.augment", "full"),
     "derpp_alpha": Setting("method.alpha", 0.1),
     "derpp_beta": Setting("method.beta", 0.5),
-    "kd_lambda": Setting("collaboration.lesson_weight", 1),
+    "kd_lambda": Setting("collaboration.distill_weight", 1),
     "randaug_n": Setting("collaboration.chain.ops", 1),
     "randaug_m": Setting("collaboration.chain.magnitude", 9),
 }

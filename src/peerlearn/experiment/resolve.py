@@ -272,8 +272,9 @@ def _of_parts(config: LearnerConfig, settings: Mapping[str, Any]) -> dict[str, A
 
 
 def _renamed(item: Given) -> Given:
-    name, value = present_name(item.name.replace("-", "_"), item.value)
-    return item._replace(name=name, value=value) if name == "predict_with" else item
+    old = item.name.replace("-", "_")
+    name, value = present_name(old, item.value)
+    return item if (name, value) == (old, item.value) else item._replace(name=name, value=value)
 
 
 def _by_key(

@@ -92,6 +92,7 @@ def build_learner(
     config = LearnerConfig.of(name, net=named, optimizer=optimizer, memory_policy=memory_policy)
     given = flatten(_as_values(settings))
     predict_with = _present_source(name, predict_with, given)
+    given = _with_present_names(name, given)
     config.check_class_means(predict_with, memory, "predict_with ncm")
     preset = config.preset(profile)
     augment = given.get("augment", given.get("method.augment", preset.get("method.augment")))
@@ -142,6 +143,19 @@ def _present_source(name: str, predict_with: Any, given: dict[str, Any]) -> Any:
     if note := old_name_note(key, value):
         warnings.warn(note, DeprecationWarning, stacklevel=3)
     return present_name(key, value)[1]
+
+
+def _with_present_names(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return settings by their present names; each old one is noted in a warning."""
+    found: dict[str, Any] = {}
+    for old, value in given.items():
+        key = OLD_NAMES.get(old, old)
+        if key in found or (key != old and key in given):
+            raise UserError(f"{name}: {old} and {key} are the same setting; give only {key}")
+        if note := old_name_note(old, value):
+            warnings.warn(note, DeprecationWarning, stacklevel=3)
+        found[key] = value
+    return found
 
 
 def _as_values(settings: Values) -> dict[str, Any]:

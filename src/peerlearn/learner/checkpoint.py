@@ -40,6 +40,7 @@ SCHEMA = 2
 RENAMED = {
     "collaboration.join_groups": "collaboration.merge_groups",
     "collaboration.own_draws": "collaboration.separate_draws",
+    "collaboration.lesson_weight": "collaboration.distill_weight",
 }
 # what came when checkpoints had been written, and theirs
 LATER = {"progress.skipped": 0, "progress.rehearsed": 0}

@@ -101,7 +101,7 @@ class OnlineLearner:
     >>> learner.learn(torch.rand(10, 3, 8, 8), torch.arange(10) % 4)  # nothing to replay yet
     {}
     >>> sorted(learner.learn(torch.rand(10, 3, 8, 8), torch.arange(10) % 4))
-    ['base', 'lessons']
+    ['base', 'distill']
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class OnlineLearner:
         if not (d.base_weight or d.student_views or d.method_batch_edges):
             raise UserError(
                 "nothing is learnt: base_weight is 0, and there are neither labels on views nor "
-                "lessons; take base_weight=1"
+                "edges; take base_weight=1"
             )
         self.optim = optim or method.optim
         self.seed, self.updates = operator.index(seed), operator.index(updates)

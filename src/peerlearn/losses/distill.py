@@ -1,4 +1,4 @@
-"""The lesson that one peer gives another."""
+"""Distillation: the divergence of a student from its teacher."""
 
 from torch import Tensor
 from torch.nn import functional as F

@@ -212,14 +212,14 @@ TABLES = {
         Table(
             "lambda",
             "Figure 9",
-            "weights of labels and lessons",
+            "weights of labels and distillation",
             tuple(
-                Line("er+ccldc", {"label_weight": one, "lesson_weight": two})
+                Line("er+ccldc", {"label_weight": one, "distill_weight": two})
                 for one in WEIGHTS
                 for two in WEIGHTS
             ),
             (Measure("AA"),),
-            says="the best are 0.5 for labels and 2 for lessons",
+            says="the best are 0.5 for labels and 2 for distillation",
         ),
         Table(
             "ncm",

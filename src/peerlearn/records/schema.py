@@ -69,7 +69,8 @@ OLD_NAMES = {
     **{name: f"optim.{name}" for name in ("lr", "weight_decay", "beta2")},
     **{name: f"method.{name}" for name in ("replay_batch", "alpha", "beta", "similarity_weight")},
     **{name: f"collaboration.{name}" for name in
-       ("peers", "label_weight", "lesson_weight", "temperature")},
+       ("peers", "label_weight", "distill_weight", "temperature")},
+    "lesson_weight": "collaboration.distill_weight",
     **{name: f"collaboration.chain.{name}" for name in
        ("stages", "ops", "magnitude", "per_sample")},
     **{name: f"machine.{name}" for name in ("device", "precision", "threads")},
@@ -162,7 +163,8 @@ class Config(Record):
         """Settings of before by their present names."""
         if not isinstance(values, dict):
             return values
-        named = {k: values[k] for k in ("settings", "variant") if isinstance(values.get(k), dict)}
+        keys = ("settings", "variant", "origins")
+        named = {k: values[k] for k in keys if isinstance(values.get(k), dict)}
         return {**values, **{k: with_present_names(some) for k, some in named.items()}}
 
     @property

@@ -36,7 +36,7 @@ def space_of(run: Resolved, names: Sequence[str] = ()) -> dict[str, Sequence[Any
 
     >>> from peerlearn.experiment.resolve import resolve
     >>> list(space_of(resolve("er+ccldc"), ["lambda"]))
-    ['collaboration.label_weight', 'collaboration.lesson_weight']
+    ['collaboration.label_weight', 'collaboration.distill_weight']
     """
     usual = ("lambda", "randaugment") if run.config.wrapper else ("baseline",)
     found: dict[str, Sequence[Any] | Range] = {}

@@ -14,15 +14,15 @@ from peerlearn.distill.distillation import (
     Networks,
     number_of_peers,
     softening,
+    weight_of_distillation,
     weight_of_labels,
-    weight_of_lessons,
 )
 from peerlearn.distill.edges import Edge
 from peerlearn.settings import Settings, fields_of, flatten, nest, present_name
 
 
-def _weights(label: float, lesson: float, temperature: float) -> Mapping[str, float]:
-    return {"label_weight": label, "lesson_weight": lesson, "temperature": temperature}
+def _weights(label: float, distill: float, temperature: float) -> Mapping[str, float]:
+    return {"label_weight": label, "distill_weight": distill, "temperature": temperature}
 
 
 # lambda1, lambda2 and tau as the authors chose them on CIFAR-100 with 2000 images kept
@@ -117,7 +117,7 @@ class Wrapper(WrapperBase):
     """Base of the wrappers with edges; its weights are for methods without published ones.
 
     Args:
-        lesson_weight: of the distillation loss (lambda2).
+        distill_weight: of the distillation loss (lambda2).
         temperature: divides the logits of student and teacher (tau).
 
     >>> class FromItself(Wrapper):
@@ -125,11 +125,11 @@ class Wrapper(WrapperBase):
     ...     chain: ViewChain = ViewChain(stages=1)
     ...     def edges(self):
     ...         return (Edge(student=0, teacher=1, by="self"),)
-    >>> FromItself(peers=1).distillation().lesson_weight
+    >>> FromItself(peers=1).distillation().distill_weight
     1.0
     """
 
-    lesson_weight: float = weight_of_lessons(1.0)
+    distill_weight: float = weight_of_distillation(1.0)
     temperature: float = softening(4.0)
 
     @abstractmethod
@@ -142,9 +142,9 @@ def distillation_of(
 ) -> Distillation:
     """Return the distillation of a name such as "ccldc" with the published weights of a method.
 
-    given: settings that are to be otherwise, such as lesson_weight=1 or chain=ViewChain(stages=2).
+    given: settings that are to be otherwise, such as distill_weight=1 or chain=ViewChain(stages=2).
 
-    >>> distillation_of("ccldc", "er").lesson_weight
+    >>> distillation_of("ccldc", "er").distill_weight
     2.0
     """
     wrapper = WRAPPERS[name]

@@ -10,8 +10,8 @@ from peerlearn.distill.distillation import (
     Distillation,
     number_of_peers,
     weight_of_base,
+    weight_of_distillation,
     weight_of_labels,
-    weight_of_lessons,
 )
 from peerlearn.distill.edges import Edge, hard_to_easy, same_view
 from peerlearn.distill.teachers.ema import BroadcastSettings, EMASettings
@@ -69,13 +69,13 @@ class MKD(Wrapper):
     taught_by: ClassVar[str] = "shadow"
     peers: int = number_of_peers(1)
     label_weight: float = weight_of_labels(1.0)
-    lesson_weight: float = weight_of_lessons(5.5)
+    distill_weight: float = weight_of_distillation(5.5)
     base_weight: float = weight_of_base(1.0)
     view: Augmentation = setting(
         "full", "augmentation of the view with labels, with its default settings"
     )
     form: Literal["code", "paper"] = setting(
-        "code", "who has the image itself in the second lesson: student (code), teacher (paper)"
+        "code", "side with the image itself in the second term: student (code), teacher (paper)"
     )
     shadow: EMASettings = EMASettings()
 
@@ -176,7 +176,7 @@ class CCLDCEMA(Wrapper):
     name = "ccldc-ema"
     predict_with = "average"
     chain: ViewChain = ViewChain(stages=2)
-    shadow_weight: float = setting(0.5, "weight of the EMA copy's lesson among the others", ge=0)
+    shadow_weight: float = setting(0.5, "weight of the EMA copy's edge among the others", ge=0)
     shadow: EMASettings = EMASettings()
 
     @override
