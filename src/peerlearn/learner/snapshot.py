@@ -112,6 +112,15 @@ class Snapshot:
     Attributes:
         source: the networks that predict: "peers", "ema" or "average".
         by_means: whether classes and logits are those of the nearest class means.
+
+    >>> from peerlearn import StreamInfo, build_learner
+    >>> learner = build_learner("er", StreamInfo(num_classes=4), "small", memory=50)
+    >>> x, y = torch.rand(10, 3, 8, 8), torch.arange(10) % 4
+    >>> _ = learner.learn(x, y)
+    >>> before = learner.snapshot()
+    >>> _ = learner.learn(x, y)
+    >>> before.logits(x).shape, before.version, learner.version
+    (torch.Size([10, 4]), 1, 2)
     """
 
     def __init__(
