@@ -229,8 +229,16 @@ def share_network(module: M) -> M:
     twins: dict[int, nn.Module] = {}
     twin = _plain_twin(module, twins)
     for one in twins.values():
-        vars(one).update({name: _with_twins(kept, twins) for name, kept in vars(one).items()})
+        own = vars(one)
+        for name, kept in own.items():  # most are numbers, and dicts of hooks are empty
+            holds = type(kept) in _MAY_HOLD_MODULES and kept and name not in _HAS_OWN
+            if holds or isinstance(kept, nn.Module):
+                own[name] = _with_twins(kept, twins)
     return twin
+
+
+_HAS_OWN = {"_parameters", "_buffers", "_modules"}  # a twin has these already
+_MAY_HOLD_MODULES = {list, tuple, dict, OrderedDict, MethodType, partial}
 
 
 @torch.no_grad()
