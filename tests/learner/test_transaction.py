@@ -3,6 +3,7 @@
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -414,3 +415,76 @@ def test_a_step_that_was_taken_is_not_taken_back_by_what_comes_after_it(
         learn_and_break_off()
     twin.learn(*batch)
     assert equal(whole(learner), whole(twin))
+
+
+def test_an_undo_that_is_interrupted_is_finished_by_the_next_call(
+    stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of growth: whatever was put back already is put back once more."""
+
+    def made() -> OnlineLearner:
+        learner = build_learner("er+ccldc", StreamInfo(), partial(small_net, width=4), memory=20)
+        for x, y in list(stream.tasks[0])[:2]:
+            learner.learn(x, y % 2)
+        return learner
+
+    learner, twin = made(), made()
+    x, y = list(stream.tasks[0])[2]
+    before, load, calls = whole(learner), learner.load_state_dict, []
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError
+
+    def interrupted(state: Any) -> None:
+        calls.append(1)
+        if len(calls) < 3:
+            raise KeyboardInterrupt
+        load(state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learner.memory, "choose", fails)
+        patch.setattr(learner, "load_state_dict", interrupted)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                learner.learn(x, y + 2)
+        assert torch.equal(learner.logits(x), twin.logits(x))  # of the state before
+        with pytest.raises(RuntimeError):
+            learner.learn(x, y + 2)
+    assert equal(whole(learner), before)
+    assert learner.learn(x, y + 2) == twin.learn(x, y + 2)
+    assert equal(whole(learner), whole(twin))
+
+
+def test_gradients_that_no_step_has_followed_do_not_outlive_a_load(
+    build: Build, stream: ClassStream, tmp_path: Any
+) -> None:
+    learner, twin = build("er+ccldc"), build("er+ccldc")
+    first, second = list(stream.tasks[0])[:2]
+    for one in (learner, twin):
+        one.learn(*first)
+    learner.save(tmp_path)
+    learner.peers[0].backward(learner.peers[0].logits(torch.rand(4, 3, 8, 8)).square().mean())
+    learner.load(tmp_path)
+    assert learner.learn(*second) == twin.learn(*second)
+    assert same(tensors(learner), tensors(twin))
+
+
+@pytest.mark.parametrize("call", ["save", "learn", "load", "rehearse"])
+def test_a_learner_takes_no_step_and_no_checkpoint_within_its_own_step(
+    call: str, build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    learner = build("er")
+    first, second = list(stream.tasks[0])[:2]
+    learner.learn(*first)
+    learner.save(tmp_path)
+    calls = {
+        "save": lambda: learner.save(tmp_path),
+        "load": lambda: learner.load(tmp_path),
+        "learn": lambda: learner.learn(*second),
+        "rehearse": learner.rehearse,
+    }
+    before = whole(learner)
+    monkeypatch.setattr(learner.method, "loss", lambda *_: calls[call]())
+    with pytest.raises(UserError, match="from within its own step"):
+        learner.learn(*second)
+    assert equal(whole(learner), before)

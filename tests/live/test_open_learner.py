@@ -824,3 +824,22 @@ def test_savers_and_learners_take_turns(tmp_path: Path) -> None:
     over.set()
     thread.join(PATIENCE)
     assert faults == []
+
+
+def test_labels_of_a_batch_that_failed_are_forgotten_though_it_rehearsed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    learner = learnt("er")
+    known, x = learner.classes, batches(1)[0][0]
+
+    def fails(*_: Any, **__: Any) -> Any:
+        learner.rehearse()  # as another thread does
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learner.learner, "learn", fails)
+        with pytest.raises(RuntimeError):
+            learner.learn(x, ["new"] * 6)
+    assert learner.classes == known == list(learner.labels)
+    learner.save(tmp_path)
+    assert OpenLearner.restore(tmp_path).classes == known

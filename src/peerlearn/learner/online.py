@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +91,7 @@ class OnlineLearner:
             (dropout), or whose method assigns to itself, from then on and with a warning.
 
     Attributes:
-        version: the number of changes so far: steps, skipped batches, ends of tasks, loads.
+        version: the number of calls so far that changed what is learnt or remembered.
         image_shape: (3, H, W) of the images so far, None before the first.
         changing: the part of its state that it broke off changing, "" if it is whole.
 
@@ -222,11 +222,10 @@ class OnlineLearner:
         self.transaction: Transaction | None = None  # that is under way, or was interrupted
         self._turns = FairLock()  # of threads that learn, save or load
         self.state_lock = threading.RLock()  # while images in memory change or are copied
-        self._snapshot: Snapshot | None = None
-        self._views: dict[PredictWith, Snapshot] = {}  # of it, by what predicts
-        self._steps_by_hand = _Counter()
+        self._published: _Published | None = None
+        self._weight_changes = _Counter()
         for peer in self.peers:  # torch does not count what fused optimizers write
-            peer.optimizer.register_step_post_hook(self._steps_by_hand.add)
+            peer.optimizer.register_step_post_hook(self._weight_changes.add)
 
     # --- learning
 
@@ -308,7 +307,7 @@ class OnlineLearner:
         losses: dict[str, float] = {}
         for _ in range(steps):
             with self._turns, RestoreTorchModes(*self.devices):
-                self.raise_if_broken()
+                self._begin_call()
                 if self.method.can_rehearse():  # others say below why they cannot
                     self._check_memory_to_rehearse()
                 losses = self._in_parallel(self._rehearse)
@@ -325,8 +324,9 @@ class OnlineLearner:
     def _rehearse(self) -> dict[str, float]:
         with Transaction(self, "statistics") as transaction, torch.enable_grad():
             with private_randomness(self.rngs["layers"], *self.devices):
-                losses, _ = self._step.gradients(None, self.progress)
-            self._move_weights()
+                losses, outputs = self._step.gradients(None, self.progress)
+            if outputs:
+                self._move_weights()
             self.progress = self.progress.after_rehearsal()
             transaction.commit()
         return losses
@@ -336,9 +336,9 @@ class OnlineLearner:
         try:
             return step()
         except SharedStateError:
-            warn_of_shared_state()
             self.pool.fall_back_to_sequential()
             self._prediction_pool.fall_back_to_sequential()
+            warn_of_shared_state()
             return step()
 
     def skip(self, x: Array, y: Array, *, remember: bool = False) -> None:
@@ -373,7 +373,7 @@ class OnlineLearner:
 
     def _checked(self, x: Array, y: Array) -> tuple[Tensor, Tensor]:
         """Return a batch of the stream as the memory keeps it; labels on the CPU."""
-        self.raise_if_broken()
+        self._begin_call()
         raw = moved(checked_images(x, self.image_shape), self.device)
         known = MOST_CLASSES if self.method.stream.grows else self.num_classes
         return raw, checked_labels(y, len(raw), known)
@@ -414,8 +414,8 @@ class OnlineLearner:
     def end_task(self) -> None:
         """Say that a task has ended, if the stream has such boundaries."""
         with self._turns, RestoreTorchModes(*self.devices):
+            self._begin_call()
             self._check_end_of_task()
-            self.raise_if_broken()
             with Transaction(self, "weights") as transaction:
                 self._end_task()
                 transaction.commit()
@@ -441,6 +441,18 @@ class OnlineLearner:
         """Refuse images of a size that the networks do not take; for before the first batch."""
         with self._turns:
             check_networks(self, checked_images(x, self.image_shape)[:1])
+
+    def _begin_call(self, *, may_be_broken: bool = False) -> None:
+        """Refuse a call from within a step or in a broken state; undo what was interrupted."""
+        if self._turns.depth > 1:
+            raise UserError(
+                "a learner cannot learn, save or load from within its own step; do it when learn() "
+                "has returned"
+            )
+        if self.transaction is not None:
+            self.transaction.undo()
+        if not may_be_broken:
+            self.raise_if_broken()
 
     def raise_if_broken(self) -> None:
         """Raise if a step broke off in a moment in which it could not be undone."""
@@ -475,15 +487,15 @@ class OnlineLearner:
         if memory and not len(self.memory):
             raise UserError("nearest class means: the memory holds no image; keep some first")
         with self.state_lock:
-            state = self.publish()
+            state, views = self.publish(), self._published.views if self._published else {}
             wanted = memory or source == "ncm" or has_own_rule(self.method)
-            whole = state.version == self.version and self.changing != "images"
-            if wanted and not state.has_memory and len(self.memory) and whole:
+            is_whole = state.version == self.version and self.changing != "images"
+            if wanted and not state.has_memory and len(self.memory) and is_whole:
                 state.keep_memory(self.memory)
-                self._views = {}
-            if source not in self._views:
-                self._views[source] = state.using(networks, means=source == "ncm")
-            return self._views[source]
+                views.clear()
+            if source not in views:
+                views[source] = state.using(networks, means=source == "ncm")
+            return views[source]
 
     def publish(self) -> Snapshot:
         """Take a snapshot if the last one is not of the present state; return the last one.
@@ -491,22 +503,22 @@ class OnlineLearner:
         None is taken while the state changes.
         """
         with self.state_lock:
-            under_way = self.transaction is not None and self._turns.is_held
-            if not (under_way or self.changing or self._is_published()):
-                steps, snapshot = self._steps_by_hand.value, self.take_snapshot()
-                self._fingerprint = Fingerprint(self._predicting.all, self.memory)
-                self._steps_seen, self._views, self._snapshot = steps, {}, snapshot
-            if self._snapshot is None:
+            is_whole = self.transaction is None and not self.changing
+            if is_whole and not self._is_published():
+                changes = self._weight_changes.value
+                fingerprint = Fingerprint(self._predicting.all, self.memory)
+                self._published = _Published(self.take_snapshot(), fingerprint, changes, {})
+            if self._published is None:
                 self.raise_if_broken()
-            assert self._snapshot is not None
-            return self._snapshot
+            assert self._published is not None, "a transaction begins with a snapshot"
+            return self._published.snapshot
 
     def _is_published(self) -> bool:
         return (
-            self._snapshot is not None
-            and self._snapshot.version == self.version
-            and self._steps_seen == self._steps_by_hand.value
-            and self._fingerprint.is_current()
+            self._published is not None
+            and self._published.snapshot.version == self.version
+            and self._published.weight_changes == self._weight_changes.value
+            and self._published.fingerprint.is_current()
         )
 
     def take_snapshot(self) -> Snapshot:
@@ -525,7 +537,7 @@ class OnlineLearner:
 
     def refresh(self) -> None:
         """Predict with the present networks: they were changed by hand as torch does not count."""
-        self._steps_by_hand.add()
+        self._weight_changes.add()
 
     def _check_source(self, source: Any) -> None:
         if not isinstance(source, str) or source not in self.sources:
@@ -615,8 +627,10 @@ class OnlineLearner:
         return state
 
     def load_state_dict(self, state: State) -> None:
-        """Become the learner whose `state_dict()` this was."""
+        """Become the learner whose `state_dict()` this was; `load()` checks a state first."""
         with self._turns, self.state_lock, RestoreTorchModes(*self.devices):
+            self.changing = "weights"  # until all of it is there
+            self.clear_gradients()
             shape = state["image_shape"]
             self.image_shape = None if shape is None else tuple(shape)
             self.progress = Progress.from_state(part("progress", state), self.device)
@@ -629,13 +643,18 @@ class OnlineLearner:
                 teacher.load_state_dict(part(f"teacher.{name}", state))
             self.changing = ""
 
+    def clear_gradients(self) -> None:
+        """Forget gradients that no step has followed."""
+        for peer in self.peers:
+            peer.optimizer.zero_grad(set_to_none=True)
+
     def save(self, path: str | Path, extra: Any = None) -> None:
         """Write a checkpoint folder; a crash while writing leaves the one before it whole.
 
         extra: anything JSON can hold; `load` returns it.
         """
         with self._turns, RestoreTorchModes(*self.devices):
-            self.raise_if_broken()
+            self._begin_call()
             checkpoint.save(self, user_path(path), extra)
 
     def load(self, path: str | Path) -> Any:
@@ -645,6 +664,8 @@ class OnlineLearner:
         is changed.
         """
         with self._turns, RestoreTorchModes(*self.devices):
+            self._begin_call(may_be_broken=True)
+            self.pool.wait()
             return checkpoint.load(self, user_path(path))
 
     @classmethod
@@ -672,6 +693,15 @@ class OnlineLearner:
         learner = checkpoint.untrained(user_path(path), net, **options)
         learner.load(path)
         return learner
+
+
+class _Published(NamedTuple):
+    """The last snapshot, what tells whether it is of the present state, and its views by source."""
+
+    snapshot: Snapshot
+    fingerprint: Fingerprint
+    weight_changes: int
+    views: dict[PredictWith, Snapshot]
 
 
 class _Counter:

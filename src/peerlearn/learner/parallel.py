@@ -100,11 +100,12 @@ class PeerPool:
         The first error in that order is raised. When this returns or raises, be it for an
         interrupt, nothing is under way any more; unless it raises `ForcedInterrupt`.
         """
-        several = min(self.count, len(items)) > 1 and waiting_caller() is None
+        count = self.count
+        several = min(count, len(items)) > 1 and waiting_caller() is None
         if not several or os.getpid() != _PROCESS or not self._in_use.acquire(blocking=False):
             return [action(item) for item in items]
         try:
-            return self._side_by_side(action, items)
+            return self._side_by_side(action, items, self._ready(count))
         finally:
             self._in_use.release()
 
@@ -136,9 +137,20 @@ class PeerPool:
         """Let peers take turns from now on."""
         self.count = 1
 
-    def _side_by_side(self, action: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        count = min(self.count, len(items))
-        threads, grad, me = self._ready(), torch.is_grad_enabled(), threading.get_ident()
+    def wait(self) -> None:
+        """Wait until nothing is under way any more; something may be after `ForcedInterrupt`."""
+        if os.getpid() != _PROCESS:
+            return  # threads stay behind in the process that forked
+        jobs = [_Job(lambda _: None, 0) for _ in self._threads]
+        for thread, job in zip(self._threads, jobs, strict=True):
+            thread.do(job)
+        for job in jobs:
+            job.wait()
+
+    def _side_by_side(
+        self, action: Callable[[T], R], items: Sequence[T], threads: "Sequence[_Thread]"
+    ) -> list[R]:
+        count, grad, me = len(threads), torch.is_grad_enabled(), threading.get_ident()
         streams = self._streams.waiting_for_caller()
 
         def act(number: int) -> R:
@@ -159,11 +171,11 @@ class PeerPool:
                 self._streams.caller_waits()
         return [job.result() for job in jobs]
 
-    def _ready(self) -> "list[_Thread]":
+    def _ready(self, count: int) -> "list[_Thread]":
         """Return threads that take as many threads per computation as the caller."""
         wanted = torch.get_num_threads()
         if self._made_for != wanted:
-            self._threads = [_Thread(wanted) for _ in range(self.count)]
+            self._threads = [_Thread(wanted) for _ in range(count)]
             self._made_for = wanted
         return self._threads
 
@@ -331,9 +343,9 @@ class FairLock:
         self._depth = 0
 
     @property
-    def is_held(self) -> bool:
-        """Whether a thread has it."""
-        return self._holder is not None
+    def depth(self) -> int:
+        """How often its holder has acquired it."""
+        return self._depth
 
     def __enter__(self) -> None:
         me, caller = threading.get_ident(), waiting_caller()
@@ -352,8 +364,7 @@ class FairLock:
                     gate.acquire()
                     self._waiting.append(gate)
             if not free:
-                self._wait(gate)
-                self._holder = me
+                self._wait(gate, me)
         self._depth += 1
 
     def __exit__(
@@ -366,9 +377,10 @@ class FairLock:
         if self._depth == 0:
             self._hand_over()
 
-    def _wait(self, gate: threading.Lock) -> None:
+    def _wait(self, gate: threading.Lock, me: int) -> None:
         try:
             gate.acquire()
+            self._holder = me
         except BaseException:  # Ctrl-C: leave the queue, or pass on what was just handed over
             with self._guard:
                 handed = gate not in self._waiting

@@ -154,6 +154,10 @@ class Snapshot:
 
         Class means predict if there are images of the memory, see `keep_memory`.
         """
+        known = ("peers", "ema", "average") if self._pairs else ("peers",)
+        if networks not in known:
+            choices = " or ".join(known)
+            raise UserError(f"snapshot: unknown source {networks!r:.40}; choose {choices}")
         view = copy.copy(self)
         view.source, view.by_means = networks, means and self.has_memory
         return view

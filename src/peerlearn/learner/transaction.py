@@ -28,8 +28,7 @@ class Transaction:
 
     A step moves generators, statistics and counts long before it comes to the weights and at last
     to the images in memory, of which copies are large. If it fails while it changes what was not
-    copied, the learner stays broken and says so (`raise_if_broken`), as after an interrupt that
-    comes while things are undone.
+    copied, the learner stays broken and says so (`raise_if_broken`).
 
     While it is under way, predictions come from a snapshot of the state before it.
 
@@ -40,15 +39,14 @@ class Transaction:
     """
 
     def __init__(self, learner: "OnlineLearner", undo: Undo) -> None:
-        self.learner, self.undo = learner, undo
-        self._version, self._changing = learner.version, learner.changing
-        self._before: State = {}
+        self.learner, self._scope = learner, undo
         self._undo_calls: list[Callable[[], None]] = []
+        self._undoing = False
 
     def __enter__(self) -> Self:
         learner = self.learner
         self._version, self._changing = learner.version, learner.changing
-        self._before = _copy(learner, self.undo)
+        self._before = _copy(learner, self._scope)
         with learner.state_lock:
             if not learner.changing:
                 learner.publish()
@@ -61,8 +59,9 @@ class Transaction:
 
     def commit(self) -> None:
         """Let the present state be the one that counts: from now on nothing is undone."""
-        self.learner.version += 1
-        self.learner.changing, self.learner.transaction = "", None
+        with self.learner.state_lock:
+            self.learner.version += 1
+            self.learner.changing, self.learner.transaction = "", None
 
     @property
     def is_committed(self) -> bool:
@@ -70,16 +69,27 @@ class Transaction:
         return self.learner.version != self._version
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        learner = self.learner
         if kind is not None and issubclass(kind, ForcedInterrupt):
-            learner.changing = "weights"  # some peer may still be computing
-        elif self.is_committed:
-            learner.changing = ""
+            self.learner.changing = "weights"  # some peer may still be computing
+            self.learner.transaction = None
         elif kind is not None:
-            for peer in learner.peers:
-                peer.optimizer.zero_grad(set_to_none=True)
-            if learner.changing in _UNDONE[self.undo]:
-                learner.changing = "weights"  # should this be interrupted as well
+            self.undo()
+        else:
+            self.learner.transaction = None
+
+    def undo(self) -> None:
+        """Put back what was copied, unless it is committed, or more has changed than was copied.
+
+        Until that is done, `learner.transaction` is this one: if an interrupt comes, the next call
+        of the learner undoes it once more.
+        """
+        learner = self.learner
+        if self.is_committed:
+            learner.changing = ""
+        else:
+            learner.clear_gradients()
+            if self._undoing or learner.changing in _UNDONE[self._scope]:
+                self._undoing = True
                 for call in reversed(self._undo_calls):
                     call()
                 learner.load_state_dict({**self._not_copied(), **self._before})
@@ -91,8 +101,8 @@ class Transaction:
 
         def as_it_was(name: str) -> bool:
             if name.startswith(_IMAGES):
-                return self.undo != "images" and bool(self._before["memory.seen"])
-            return self.undo == "statistics" and ".buffers." not in name
+                return self._scope != "images" and bool(self._before["memory.seen"])
+            return self._scope == "statistics" and ".buffers." not in name
 
         return {name: value for name, value in self.learner.state_dict().items() if as_it_was(name)}
 
@@ -109,6 +119,7 @@ def _copy(learner: "OnlineLearner", undo: Undo) -> State:
 def _statistics(learner: "OnlineLearner") -> State:
     """Return what a step moves before it comes to the weights."""
     state: State = {f"rng.{name}": rng.get_state() for name, rng in learner.rngs.items()}
+    state |= prefixed("progress", learner.progress.state_dict())
     for i, peer in enumerate(learner.peers):
         state |= prefixed(f"peer{i}", peer.moving_state())
     for name, teacher in learner.teachers.items():

@@ -132,13 +132,13 @@ class OpenLearner:
             if len(y) != len(x):
                 raise UserError(f"labels: {len(y)} for {len(x)} images; give one for each")
             counted = self._judged(x, y) if self._window else self._counted
-            before, version = (self.labels, self.size), self.learner.version
+            before, learnt = (self.labels, self.size), self.learner.progress.batches
             new_task = self._begins_task(known)
             try:
                 self.labels, self.size = known, (x.shape[2], x.shape[3])  # before networks know
                 return self.learner.learn(x, y, new_task=new_task)
             finally:
-                if self.learner.version > version:  # an interrupt may have come after that
+                if self.learner.progress.batches > learnt:  # an interrupt may have come after that
                     self._counted = counted
                 else:
                     self.labels, self.size = before

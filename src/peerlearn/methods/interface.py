@@ -196,7 +196,7 @@ class MethodSettings(Settings):
 
 
 class Answers(Protocol):
-    """What a method may ask of the networks to predict with; see `peerlearn.learner.Predictor`."""
+    """What a method may ask of the networks to predict with; see `peerlearn.learner.Snapshot`."""
 
     def logits(self, x: Tensor) -> Tensor:
         """(B, C): the mean of the peers' logits. x: (B, 3, H, W) uint8."""
