@@ -199,7 +199,7 @@ def test_an_end_of_a_task_that_fails_leaves_no_trace(
     def fails() -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(learner.peers[1], "take_snapshot", fails)
+    monkeypatch.setattr(learner.peers[1], "keep_previous", fails)
     with pytest.raises(RuntimeError):
         learner.end_task()
     assert equal(whole(learner), before)
@@ -389,7 +389,7 @@ def test_a_first_snapshot_at_an_end_of_a_task_that_fails_is_taken_back(
         name = "late"
 
         def end_task(self, peer: Any) -> None:
-            peer.take_snapshot()
+            peer.keep_previous()
             raise RuntimeError("of the method")
 
     learner = OnlineLearner(Late(stream.info), lambda: small_net(4), memory=5)

@@ -4,16 +4,16 @@ https://arxiv.org/abs/2312.00600. The paper writes the step of one student, `mod
 peer is a student and a teacher of the others, so each line runs for all peers before the next line.
 
     Algorithm 1                              here
-    for x, y in dataloader                   `Step.gradients`, called by `OnlineLearner.learn`
+    for x, y in dataloader                   your loop: each pass is a call of `OnlineLearner.learn`
     criterion_baseline(model1, x, y)         `Step._draw`, `Step._backward_baseline`
     geometric_distortion, RandAugment        `Step._draw_views`
     ls, ls1, ls2, ls3 = model1(...)          `Step._student_logits`
-    lt, lt1, lt2, lt3 = model2(...)          `Step._teacher_logits`
+    lt, lt1, lt2, lt3 = model2(...), no grad `Step._teacher_logits`; `losses.distill` detaches
     loss_cls, loss_ccl, loss_dc              `distillation_loss`  (Eq. 9 and 10)
     loss_ours = lam1 * ... + lam2 * (...)    `DistillationLoss.weighted`
     loss = loss_baseline + loss_ours         `Step._backward_ours`  (Eq. 11)
     loss.backward()                          `Step._backward_baseline`, then `Step._backward_ours`
-    optim1.step()                            `Step.move`
+    optim1.step(), optim1.zero_grad()        `Step.move`
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -78,11 +78,12 @@ def distillation_loss(
     """Return the two sums for one student and one group of images.
 
     student[i], teachers[name][i]: logits (B, C) on view X_i. For CCL-DC the label views are 0 to 3,
-    and the edges are (0, 0) of Eq. 9 and (0, 1), (1, 2), (2, 3) of Eq. 10.
+    as in Algorithm 1 (Eq. 10 counts from 1, and view 0 is in Eq. 9), and the edges are (0, 0) of
+    Eq. 9 and (0, 1), (1, 2), (2, 3) of Eq. 10.
     """
     zero = group.y.new_zeros((), dtype=torch.float32)
     labels = [classification_loss(student[view], group) for view in label_views]
-    terms = [  # tau softens both sides of each divergence
+    terms = [  # tau softens both sides of each divergence, which is multiplied by tau squared
         edge.weight
         * distill(student[edge.student], teachers[edge.by][edge.teacher], temperature=temperature)
         for edge in edges
@@ -141,6 +142,7 @@ class Step:
         rows = None if batch is None else len(batch.y)
         outputs, losses = self._backward_baseline(draws, rows)  # loss_baseline, backward
         if self._student_views:
+            # of separate draws, peers teach each other on the first
             groups, views = self._draw_views(draws[0])  # x, x1, x2, x3
             students = self._student_logits(views)  # ls, ls1, ls2, ls3
             teachers = self._teacher_logits(views, students)  # lt, lt1, lt2, lt3
@@ -160,7 +162,7 @@ class Step:
     def move(self) -> None:
         """Take every peer's optimizer step, then let the teachers follow."""
         for peer in self.peers:
-            peer.step()  # optim1.step(); it also clears the gradients
+            peer.step()  # optim1.step(), optim1.zero_grad()
         for teacher in self.teachers.values():
             teacher.after_step()
 

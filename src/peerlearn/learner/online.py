@@ -526,7 +526,7 @@ class OnlineLearner:
         return Snapshot(
             self._predicting.copy(),
             self._predicting.pairs,
-            self.method,
+            copy.copy(self.method),  # its stream may learn of more classes
             device=self.device,
             num_classes=self.num_classes,
             image_shape=self.image_shape,
@@ -606,7 +606,11 @@ class OnlineLearner:
 
     @property
     def kept_bytes(self) -> dict[str, int]:
-        """Bytes that it keeps between steps: images, what goes with them, and networks."""
+        """Bytes that it keeps between steps: images, what goes with them, and networks.
+
+        The snapshot of the last state, which comes on top, has networks of its own of the same
+        size, and images once class means were asked for.
+        """
         columns = self.memory.nbytes
         return {
             "images": columns.pop("x", 0),

@@ -62,9 +62,9 @@ class _Resizing:
         """Resize everything."""
         learner, new = self.learner, self.new
         for peer, other in zip(learner.peers, new.peers, strict=True):
-            for own in peer.networks:  # a snapshot may have been taken since
-                of_snapshot = own is peer.snapshot and other.snapshot
-                self._resize_network(own, of_snapshot or other.model, peer.optimizer)
+            for own in peer.networks:  # a previous one may have been kept since
+                of_previous = own is peer.previous and other.previous
+                self._resize_network(own, of_previous or other.model, peer.optimizer)
             self._resize_buffers(peer, other)
         for teacher, like in zip(learner.teachers.values(), new.teachers.values(), strict=True):
             for own, other_network in zip(teacher.networks, like.networks, strict=True):

@@ -101,11 +101,11 @@ class OCM(Method[OCMDraw]):
     def setup_peer(self, peer: Peer) -> None:
         """A projection, and a copy of the peer that is renewed after every task."""
         peer.model.add_projection()
-        peer.take_snapshot()
+        peer.keep_previous()
 
     def end_task(self, peer: Peer) -> None:
         """From now on, stay close to what has been learnt so far."""
-        peer.take_snapshot()
+        peer.keep_previous()
 
     def draw(
         self, batch: LabelledImages, memory: Memory, progress: Progress, rng: torch.Generator
@@ -130,11 +130,11 @@ class OCM(Method[OCMDraw]):
         answer = ForwardOutput(x, peer.logits(x))
         loss = loss + classification_loss(answer.logits, group)
         if draw.memory is not None:
-            assert peer.snapshot is not None
+            assert peer.previous is not None
             loss = loss + nt_xent(peer_similarity(peer, rows[1], weight), pairs[1].labels)
-            loss = loss + previous_contrast(peer.snapshot, rows[1].z, pairs[1])
+            loss = loss + previous_contrast(peer.previous, rows[1].z, pairs[1])
             with torch.no_grad():  # another augmentation than the one the peer itself answered on
-                previous = peer.snapshot.logits(self.augmentation(group.x, peer.rng))
+                previous = peer.previous.logits(self.augmentation(group.x, peer.rng))
             loss = loss + F.mse_loss(answer.logits[:, draw.old], previous[:, draw.old])
         return StepOutput(loss, [answer])
 

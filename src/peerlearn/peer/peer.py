@@ -31,7 +31,7 @@ class Peer:
     Attributes:
         device: where it is, and what its method shows it.
         buffers: tensors of the method's own, such as GSA's accumulators.
-        snapshot: a frozen copy of an earlier self, if the method asks for one (OCM).
+        previous: a copy of the model as it was earlier, if the method asks for one (OCM).
 
     >>> from peerlearn import AdamW, small_net
     >>> usual = {"seed": 0, "index": 0, "device": torch.device("cpu")}
@@ -56,7 +56,7 @@ class Peer:
         self.device = device
         self.rng = generator(seed, f"peer {index}")
         self.buffers: dict[str, Tensor] = {}
-        self.snapshot: PeerModel | None = None
+        self.previous: PeerModel | None = None
         with private_randomness(generator(seed, f"network {index}"), device):
             self.model = PeerModel(build(), precision, layout, compile=compile)
             setup(self)
@@ -69,21 +69,21 @@ class Peer:
     @property
     def networks(self) -> list[PeerModel]:
         """All its models: the one that learns, and its snapshot if there is one."""
-        return [model for model in (self.model, self.snapshot) if model is not None]
+        return [model for model in (self.model, self.previous) if model is not None]
 
     def logits(self, x: Tensor) -> Tensor:
         """Its answers: (B, 3, H, W) in [0, 1] -> (B, C)."""
         return self.model.logits(x)
 
-    def take_snapshot(self) -> None:
-        """Freeze a copy of the present self.
+    def keep_previous(self) -> None:
+        """Keep a copy of the model as it is now, which takes no gradient.
 
         The copy runs in training mode, on the statistics of each batch; the running statistics that
         it goes on to collect are never read.
         """
-        if self.snapshot is None:
-            self.snapshot = copy.deepcopy(self.model).requires_grad_(False)
-        self.snapshot.load_state_dict(self.model.state_dict())
+        if self.previous is None:
+            self.previous = copy.deepcopy(self.model).requires_grad_(False)
+        self.previous.load_state_dict(self.model.state_dict())
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradient of a part of the loss."""
@@ -100,7 +100,7 @@ class Peer:
         return {
             "rng": self.rng.get_state(),
             **prefixed("model", self.model.moving_state()),
-            **(prefixed("snapshot", self.snapshot.moving_state()) if self.snapshot else {}),
+            **(prefixed("snapshot", self.previous.moving_state()) if self.previous else {}),
             **prefixed("buffers", self.buffers),
         }
 
@@ -110,7 +110,7 @@ class Peer:
             "rng": self.rng.get_state(),
             "scaler": self.scaler.state_dict(),
             **prefixed("model", self.model.full_state()),
-            **(prefixed("snapshot", self.snapshot.full_state()) if self.snapshot else {}),
+            **(prefixed("snapshot", self.previous.full_state()) if self.previous else {}),
             **prefixed("buffers", self.buffers),
             **prefixed("optimizer", self._moments()),
         }
@@ -121,12 +121,12 @@ class Peer:
         self.scaler.load_state_dict(state["scaler"])
         self.model.load_full_state(part("model", state))
         snapshot = part("snapshot", state)
-        if snapshot and self.snapshot is None:
-            self.take_snapshot()
-        if self.snapshot is not None and snapshot:
-            self.snapshot.load_full_state(snapshot)
+        if snapshot and self.previous is None:
+            self.keep_previous()
+        if self.previous is not None and snapshot:
+            self.previous.load_full_state(snapshot)
         else:
-            self.snapshot = None
+            self.previous = None
         self.buffers = {name: t.to(self.device) for name, t in part("buffers", state).items()}
         self._load_moments(part("optimizer", state))
 
