@@ -1,4 +1,4 @@
-"""Distillation: how many peers learn, who teaches whom on which views, and with which weights."""
+"""Distillation: how many peers learn, their teachers, views and weights."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -40,7 +40,7 @@ def softening(temperature: float) -> Any:
 
 
 class Distillation(Settings):
-    """Who learns from whom, on which views. The default is a baseline: one peer without edges.
+    """The peers, the edges between them, and their views. The default is a baseline: one peer.
 
     Args:
         peers: networks that learn, all on the same images.

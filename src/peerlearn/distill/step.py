@@ -98,7 +98,7 @@ class Step:
         peers: that learn.
         pool: runs what every peer computes.
         method: whose own loss is L_Baseline.
-        distillation: who learns from whom; decides here, once, what each step computes.
+        distillation: its edges; decides here, once, what each step computes.
         teachers: by name.
         memory: from which the method draws.
         rngs: generators by purpose: "draws" and "views".

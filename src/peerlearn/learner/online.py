@@ -68,7 +68,7 @@ class OnlineLearner:
         method: what a step trains on and with which loss.
         net: makes a network; called once per peer. Where classes are not announced it takes their
             number: `lambda n: small_net(n)`.
-        distillation: how many peers there are and who teaches whom; one peer alone by default.
+        distillation: how many peers there are, and their edges; one peer alone by default.
         memory: images kept for replay, 0 for no replay; or a memory of your own.
         seed: decides everything that is drawn. Global generators are left alone.
         optim: of every peer; the method's own by default.

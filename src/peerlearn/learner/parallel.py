@@ -236,7 +236,7 @@ def _end(jobs: Sequence[_Job[Any]]) -> None:
     waiting = list(jobs)
     while waiting:
         try:
-            if not waiting[-1].taken_by("nobody"):
+            if not waiting[-1].taken_by("caller"):
                 waiting[-1].wait()
             waiting.pop()
         except BaseException as error:  # a step that is undone must be alone

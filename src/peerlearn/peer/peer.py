@@ -68,7 +68,7 @@ class Peer:
 
     @property
     def networks(self) -> list[PeerModel]:
-        """All its models: the one that learns, and its snapshot if there is one."""
+        """All its models: the one that learns, and the previous one if it is kept."""
         return [model for model in (self.model, self.previous) if model is not None]
 
     def logits(self, x: Tensor) -> Tensor:
