@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peerlearn.nets import ResNet18
-from peerlearn.peer.model import Layout, PeerModel, Precision
-from peerlearn.peer.probe import bf16_trial
+from peerlearn.nets.processor import bf16_trial
+from peerlearn.peer import Layout, PeerModel, Precision
 from peerlearn.runtime import keep_freed_memory
 
 BATCH, SIZE, CLASSES = 74, 32, 10

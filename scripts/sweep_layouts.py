@@ -24,10 +24,9 @@ import torch
 from torch.nn import functional as F
 
 from peerlearn.nets import NETWORKS
-from peerlearn.peer.model import Layout, Precision
-from peerlearn.peer.optimizers import AdamW
-from peerlearn.peer.peer import Peer
-from peerlearn.peer.probe import bf16_trial
+from peerlearn.nets.processor import bf16_trial
+from peerlearn.optim.optimizers import AdamW
+from peerlearn.peer import Layout, Peer, Precision
 from peerlearn.runtime import keep_freed_memory
 
 PROCESSES = multiprocessing.get_context("fork")  # torch is imported once

@@ -16,8 +16,8 @@ from peerlearn.benchmark.bare import Backward, BareLoop, Forward, Step, record
 from peerlearn.benchmark.learners import Scene, Subject, prepared
 from peerlearn.benchmark.timing import Effort, in_turns, ratios, spread, taking_threads
 from peerlearn.experiment import machine, precision
+from peerlearn.nets.processor import Trial
 from peerlearn.peer import Peer, PeerModel
-from peerlearn.peer.probe import Trial
 
 TINY = Scene(width=1, pixels=8, memory=140)
 ONCE = Effort(rounds=1)

@@ -9,7 +9,7 @@ from conftest import Build, learn_some
 from peerlearn import METHODS, ClassStream
 from peerlearn.distill import WRAPPERS
 from peerlearn.memory import MEMORIES
-from peerlearn.peer import OPTIMIZERS
+from peerlearn.optim import OPTIMIZERS
 from peerlearn.settings import fields_of, settings_of
 
 OTHER: dict[str, Any] = {

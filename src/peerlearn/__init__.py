@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from peerlearn.nets import ResNet18 as ResNet18
     from peerlearn.nets import WithHead as WithHead
     from peerlearn.nets import small_net as small_net
-    from peerlearn.peer import SGD as SGD
-    from peerlearn.peer import Adam as Adam
-    from peerlearn.peer import AdamW as AdamW
+    from peerlearn.optim import SGD as SGD
+    from peerlearn.optim import Adam as Adam
+    from peerlearn.optim import AdamW as AdamW
     from peerlearn.stream import Batch as Batch
     from peerlearn.stream import BatchStream as BatchStream
     from peerlearn.stream import BlurryStream as BlurryStream
@@ -35,8 +35,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "METHODS": "methods",
     "AccuracyMatrix": "metrics",
-    "Adam": "peer",
-    "AdamW": "peer",
+    "Adam": "optim",
+    "AdamW": "optim",
     "Batch": "stream",
     "BatchStream": "stream",
     "BlurryStream": "stream",
@@ -47,7 +47,7 @@ _HOMES = {
     "OnlineLearner": "learner",
     "OpenLearner": "live",
     "ResNet18": "nets",
-    "SGD": "peer",
+    "SGD": "optim",
     "StreamInfo": "stream",
     "UserError": "errors",
     "ViewChain": "augment",

@@ -18,7 +18,7 @@ from peerlearn.learner.config import split_name
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.methods import METHODS
 from peerlearn.methods.interface import Method
-from peerlearn.nets.base import small_net
+from peerlearn.nets.small import small_net
 from peerlearn.stream.dataset import ClassStream
 
 CLASSES, MEMORY = 4, 20

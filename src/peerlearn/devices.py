@@ -1,8 +1,12 @@
-"""Devices: how tensors come from one to another."""
+"""Devices: tensors moved between them, generators, and torch's modes put back."""
 
-from collections.abc import Mapping
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,3 +39,90 @@ def moved(value: T, device: torch.device) -> T:
         names = [field.name for field in fields(value) if field.init]
         found = replace(value, **{name: moved(getattr(value, name), device) for name in names})
     return found  # type: ignore[no-any-return]
+
+
+def generator(seed: int, purpose: str) -> torch.Generator:
+    """A generator for one purpose; no use of it shifts the draws of another."""
+    digest = hashlib.sha256(f"{seed}: {purpose}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+
+
+@contextmanager
+def private_randomness(rng: torch.Generator, *devices: torch.device) -> Iterator[None]:
+    """Code that only knows the global generators (initialisation, dropout) draws from `rng`.
+
+    devices: whose generators these are, beside that of the CPU. They belong to the whole process,
+    so threads that ask for this take turns.
+    """
+    with _global_generators, _seeded(rng, *devices):
+        yield
+
+
+_global_generators = threading.RLock()
+
+
+def _after_fork() -> None:
+    """Another thread may have had the lock, and there is no such thread in the child."""
+    global _global_generators
+    _global_generators = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def _seeded(rng: torch.Generator, *devices: torch.device) -> Iterator[None]:
+    seed = int(torch.randint(2**62, (), generator=rng))
+    on_cuda = [device for device in dict.fromkeys(devices) if device.type == "cuda"]
+    with torch.random.fork_rng(devices=on_cuda):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every device
+        for number, device in enumerate(on_cuda):  # not the same draws on each of them
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed + number)
+        yield
+
+
+def global_states(*devices: torch.device) -> list[bytes]:
+    """Where the global generators stand, of the CPU and of these devices."""
+    states = [torch.default_generator.get_state()]
+    states += [torch.cuda.get_rng_state(d) for d in dict.fromkeys(devices) if d.type == "cuda"]
+    return [state.numpy().tobytes() for state in states]
+
+
+class RestoreTorchModes:
+    """A context that puts torch's modes of this thread back if what is done within raises.
+
+    Torch switches a mode on in Python and off in Python. A Ctrl-C between the two, inside
+    `torch.no_grad()` or `torch.autocast`, would leave the caller's process without gradients, or
+    with an autocast cache that is never cleared.
+
+    Args:
+        devices: whose autocast is restored, beside that of the CPU.
+    """
+
+    def __init__(self, *devices: torch.device) -> None:
+        self._kinds = {"cpu", *(device.type for device in devices)}
+
+    def __enter__(self) -> Self:
+        self._gradients = torch.is_grad_enabled()
+        self._caches = torch.is_autocast_cache_enabled()
+        self._autocast = [
+            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+            for kind in self._kinds
+        ]
+        self._nesting = torch.autocast_increment_nesting() - 1
+        torch.autocast_decrement_nesting()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            return
+        torch.autocast_increment_nesting()
+        while torch.autocast_decrement_nesting() > self._nesting:
+            pass
+        for device, enabled, dtype in self._autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(self._caches)
+        torch.set_grad_enabled(self._gradients)

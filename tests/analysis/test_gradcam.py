@@ -12,7 +12,7 @@ from peerlearn.analysis.gradcam import _labels, grad_cam_pp, heat_maps, last_map
 from peerlearn.analysis.networks import evaluating, first_peer
 from peerlearn.errors import UserError
 from peerlearn.nets.resnet import ResNet18
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer import PeerModel
 
 
 def derivative(y: Tensor, at: Tensor, place: tuple[int, ...]) -> Tensor:

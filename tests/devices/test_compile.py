@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from devices.learners import STREAM, build, differences, taught, teach
 from peerlearn import small_net
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer import PeerModel
 
 
 class Compiler:

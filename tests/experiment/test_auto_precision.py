@@ -9,8 +9,8 @@ from test_settings import run_of
 
 from peerlearn.experiment import precision
 from peerlearn.experiment.precision import settle_precision
-from peerlearn.peer import probe
-from peerlearn.peer.probe import Trial
+from peerlearn.nets import processor
+from peerlearn.nets.processor import Trial
 
 METHOD = "er"
 FAST, SLOW, DIES = Trial("", 1.6), Trial("", 1.14), Trial("was ended by SIGILL")
@@ -25,7 +25,7 @@ def found(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return trial
 
     monkeypatch.setattr(precision, "bf16_trial", bf16_trial)
-    monkeypatch.setattr(probe, "_trials", {1: trial})
+    monkeypatch.setattr(processor, "_trials", {1: trial})
     return widths
 
 
@@ -92,7 +92,7 @@ def test_the_same_command_goes_on_with_what_was_chosen_first(
 def test_what_it_chose_names_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if fault := probe.bf16_trial().fault:
+    if fault := processor.bf16_trial().fault:
         pytest.skip(f"bf16 on this machine: a trial {fault}")
     found(FAST, monkeypatch)
     words = ("--net", "small", "--precision")

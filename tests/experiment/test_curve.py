@@ -13,13 +13,13 @@ from conftest import Build, same, tensors
 
 from peerlearn import ClassStream, build_learner, small_net, toy_images
 from peerlearn.data.images import ImageSet
+from peerlearn.devices import generator
 from peerlearn.experiment import run as running
 from peerlearn.experiment.curve import Curve, sample
 from peerlearn.experiment.resolve import Given, resolve
 from peerlearn.experiment.run import make_learner
 from peerlearn.experiment.settings import EvaluationSettings
 from peerlearn.metrics import Point
-from peerlearn.peer.torch_state import generator
 from peerlearn.records.read import read_run, read_runs
 from peerlearn.records.schema import SavedCurve
 from peerlearn.results.compare import compare

@@ -16,7 +16,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from peerlearn import ClassStream, OnlineLearner, UserError, build_learner, small_net, toy_images
-from peerlearn.peer.peer import State
+from peerlearn.peer import State
 
 STREAM = ClassStream(toy_images(num_classes=4, size=8), num_tasks=2, batch_size=6, seed=0)
 NASTY: list[Any] = [

@@ -18,7 +18,7 @@ from peerlearn import (
     build_learner,
     small_net,
 )
-from peerlearn.nets.base import SmallNet
+from peerlearn.nets.small import SmallNet
 
 X, Y = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
 

@@ -22,7 +22,7 @@ from peerlearn.learner.inputs import Distance
 from peerlearn.losses import class_means
 from peerlearn.methods import ER
 from peerlearn.methods.interface import Answers
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer import PeerModel
 from peerlearn.records.schema import Matrices
 from peerlearn.stream import Batch
 

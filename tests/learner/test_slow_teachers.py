@@ -31,7 +31,7 @@ from peerlearn.distill.teachers.ema import EMABase, EMATeacher
 from peerlearn.learner.validation import check_state
 from peerlearn.methods import ER
 from peerlearn.methods.interface import LabelledImages
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer import PeerModel
 from peerlearn.stream import Batch
 
 NET = partial(small_net, 4, width=2)

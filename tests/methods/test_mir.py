@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from peerlearn import ClassStream, StreamInfo, UserError, WithHead, small_net
 from peerlearn.methods.interface import LabelledImages
 from peerlearn.methods.mir import MIR
-from peerlearn.peer import AdamW, Peer, PeerModel
+from peerlearn.optim import AdamW
+from peerlearn.peer import Peer, PeerModel
 
 CLASSES = 4
 

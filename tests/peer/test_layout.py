@@ -17,9 +17,8 @@ from torch import nn
 from peerlearn import ClassStream, OnlineLearner, UserError
 from peerlearn.experiment import run as running
 from peerlearn.nets import ResNet18
-from peerlearn.peer import PeerModel
-from peerlearn.peer.model import Layout
-from peerlearn.peer.probe import bf16_trial
+from peerlearn.nets.processor import bf16_trial
+from peerlearn.peer import Layout, PeerModel
 
 CPU = torch.device("cpu")
 

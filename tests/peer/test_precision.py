@@ -9,16 +9,16 @@ import torch
 from conftest import Build, learn_some, same, tensors
 
 from peerlearn import ClassStream, UserError
-from peerlearn.peer import probe
-from peerlearn.peer.probe import bf16_trial
+from peerlearn.nets import processor
+from peerlearn.nets.processor import bf16_trial
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 
 
 def pretend(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the child process be one that runs this code."""
-    monkeypatch.setattr(probe, "COMMAND", (sys.executable, "-S", "-c", code))
-    monkeypatch.setattr(probe, "_trials", {})
+    monkeypatch.setattr(processor, "COMMAND", (sys.executable, "-S", "-c", code))
+    monkeypatch.setattr(processor, "_trials", {})
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ class TestTheChild:
 
     def test_that_hangs_is_ended(self, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
         pretend("import time; time.sleep(60)", monkeypatch)
-        monkeypatch.setattr(probe, "TIMEOUT", 0.2)
+        monkeypatch.setattr(processor, "TIMEOUT", 0.2)
         with pytest.raises(UserError, match=r"did not end within 0\.2 s"):
             build("er", precision="bf16")
 
@@ -59,7 +59,7 @@ class TestTheChild:
         self, build: Build, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pretend("", monkeypatch)
-        monkeypatch.setattr(probe, "COMMAND", ("/nowhere/python",))
+        monkeypatch.setattr(processor, "COMMAND", ("/nowhere/python",))
         with pytest.raises(UserError, match="could not be started"):
             build("er", precision="bf16")
 
@@ -79,7 +79,7 @@ class TestTheChild:
     ) -> None:
         pretend(DIES, monkeypatch)
         build("er")
-        assert not probe._trials
+        assert not processor._trials
 
     def test_really_runs(self) -> None:
         fault, gain = bf16_trial()
@@ -87,15 +87,15 @@ class TestTheChild:
 
 
 def test_a_layer_that_computes_nonsense_in_bf16_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = probe._pass
+    honest = processor._pass
 
     def wrong(layer: Any, x: Any, precision: str) -> list[torch.Tensor]:
         found = honest(layer, x, "fp32")
         return [2 * t for t in found] if precision == "bf16" else found
 
-    monkeypatch.setattr(probe, "_pass", wrong)
+    monkeypatch.setattr(processor, "_pass", wrong)
     with pytest.raises(ArithmeticError, match=r"^Conv2d.* is wrong in bf16 by 100%$"):
-        probe._compare(torch.nn.Conv2d(3, 4, 3), torch.rand(2, 3, 8, 8), torch.channels_last)
+        processor._compare(torch.nn.Conv2d(3, 4, 3), torch.rand(2, 3, 8, 8), torch.channels_last)
 
 
 @pytest.mark.parametrize("name", ["er+ccldc", "derpp", "mir", "gsa", "onpro", "ocm"])

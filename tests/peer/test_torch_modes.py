@@ -11,7 +11,7 @@ from torch.amp import autocast_mode
 from torch.autograd import grad_mode
 
 from peerlearn import ClassStream, build_learner, toy_images
-from peerlearn.peer.torch_state import RestoreTorchModes
+from peerlearn.devices import RestoreTorchModes
 
 SWITCHES = {autocast_mode.__file__, grad_mode.__file__}  # where torch switches its modes
 

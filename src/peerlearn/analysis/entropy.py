@@ -5,10 +5,10 @@ from torch import Tensor
 
 from peerlearn.analysis.networks import first_peer
 from peerlearn.analysis.runs import Found, Runs, Trained, need_logits
+from peerlearn.devices import generator
 from peerlearn.experiment.probes import images_of
 from peerlearn.methods.replay import images
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.torch_state import generator
+from peerlearn.peer import PeerModel
 from peerlearn.records.analysis import Bar, Bars
 
 TITLE = "How sure networks are of ever harder views"

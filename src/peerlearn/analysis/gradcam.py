@@ -14,7 +14,7 @@ from peerlearn.devices import moved
 from peerlearn.errors import UserError
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.methods.replay import images
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer import PeerModel
 from peerlearn.records.analysis import ImageRow, Images
 
 CANDIDATES = 2000  # training images that are tried

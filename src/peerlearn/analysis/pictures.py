@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from peerlearn.peer.torch_state import generator
+from peerlearn.devices import generator
 
 SHOWN = 6  # images, each of another class
 

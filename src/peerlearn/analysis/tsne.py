@@ -8,7 +8,7 @@ from torch import Tensor
 from peerlearn.analysis.networks import first_peer
 from peerlearn.analysis.runs import Found, Runs
 from peerlearn.errors import UserError
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer import PeerModel
 from peerlearn.records.analysis import MOST_PARTS, Curve, Scatter
 
 PERPLEXITY = 30.0

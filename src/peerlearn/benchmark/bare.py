@@ -17,9 +17,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from peerlearn.benchmark.learners import Subject
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.optimizers import Optimizer
-from peerlearn.peer.peer import Peer
+from peerlearn.optim.optimizers import Optimizer
+from peerlearn.peer import Peer, PeerModel
 
 
 class Forward(NamedTuple):

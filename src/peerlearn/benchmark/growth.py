@@ -7,7 +7,7 @@ from peerlearn.benchmark.around import prediction, saved_and_loaded
 from peerlearn.benchmark.learners import Scene, prepared
 from peerlearn.benchmark.timing import Effort, in_turns
 from peerlearn.learner.config import split_name
-from peerlearn.nets.base import small_net
+from peerlearn.nets.small import small_net
 
 TEST_IMAGES = 100
 ONCE = Effort(rounds=1)

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from peerlearn.benchmark.learners import Scene
 from peerlearn.benchmark.timing import Action, Effort, in_turns, taking_threads
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer import PeerModel
 
 SIZE = 2048  # of square matrices: large enough that moving them costs little
 SHOWN = 74  # images: a stream batch of 10 with 64 of the memory

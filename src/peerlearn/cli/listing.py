@@ -55,7 +55,7 @@ def _registries() -> "dict[str, Registry[Any]]":
     from peerlearn.memory import MEMORIES
     from peerlearn.methods import METHODS
     from peerlearn.nets import NETWORKS
-    from peerlearn.peer import OPTIMIZERS
+    from peerlearn.optim import OPTIMIZERS
 
     return {
         "methods": METHODS,

@@ -38,7 +38,7 @@ from peerlearn.methods.interface import (
     check_declared,
 )
 from peerlearn.methods.replay import classification_loss, joined_unmasked
-from peerlearn.peer.peer import Peer
+from peerlearn.peer import Peer
 
 R = TypeVar("R")
 PeerAction = Callable[[int, Peer, Method[Any]], R]  # of a peer's number, the peer and its method

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from peerlearn.data.images import ImageSet
+from peerlearn.devices import generator
 from peerlearn.experiment.settings import EvaluationSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.metrics.along import Point, Prequential, summarise_points
-from peerlearn.peer.torch_state import generator
 from peerlearn.records.schema import SavedCurve
 from peerlearn.stream.base import Batch
 

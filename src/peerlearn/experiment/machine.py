@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from peerlearn.devices import global_states
 from peerlearn.experiment.settings import MachineSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.parallel import PeerPool
 from peerlearn.methods.replay import images
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.torch_state import global_states
+from peerlearn.peer import PeerModel
 from peerlearn.runtime import available_threads, free_memory, peak_memory, reset_peak_memory
 
 SECONDS = 1.0  # that measuring takes, unless two rounds take longer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from peerlearn.experiment.identity import folder_of
 from peerlearn.experiment.resolve import PRECISION, Resolved
-from peerlearn.peer.probe import bf16_trial
+from peerlearn.nets.processor import bf16_trial
 
 MARGIN = 1.15  # how many times as fast bf16 must be to be worth its rounding
 USUAL_WIDTH = 16  # of the network that is timed where the run's has no width

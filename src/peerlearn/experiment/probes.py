@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peerlearn.devices import generator
 from peerlearn.experiment.curve import Curve, sample
 from peerlearn.experiment.settings import ProbeSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.snapshot import EVAL_BATCH
-from peerlearn.peer.torch_state import generator
 from peerlearn.records.folder import RunFolder
 from peerlearn.storage import Log
 from peerlearn.stream.base import Batch, Stream, Task

@@ -11,7 +11,7 @@ from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.errors import UserError
 from peerlearn.learner.config import Profile
 from peerlearn.learner.inputs import Distance, PredictWith
-from peerlearn.peer.model import Layout, Precision
+from peerlearn.peer import Layout, Precision
 from peerlearn.records.schema import MOST_TASKS
 from peerlearn.settings import Settings, about, setting, settings_of
 from peerlearn.stream.base import Stream

@@ -9,7 +9,7 @@ from peerlearn.experiment.settings import STREAMS
 from peerlearn.learner.config import KINDS
 from peerlearn.memory import MEMORIES
 from peerlearn.nets import NETWORKS
-from peerlearn.peer import OPTIMIZERS
+from peerlearn.optim import OPTIMIZERS
 from peerlearn.registry import Registry
 from peerlearn.settings import Settings, described, fields_of, matching, settings_of
 

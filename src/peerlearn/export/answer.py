@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from peerlearn.export.agreement import TRIPS
 from peerlearn.methods.replay import images
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer import PeerModel
 
 
 class Logits(nn.Module):

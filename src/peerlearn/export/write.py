@@ -45,7 +45,7 @@ from peerlearn.export.exported import (
 from peerlearn.export.folding import folded
 from peerlearn.export.program import OUTPUTS
 from peerlearn.methods.replay import images
-from peerlearn.peer.model import PeerModel
+from peerlearn.peer import PeerModel
 from peerlearn.storage import flush_folder, locked, user_path, write_file
 
 TRIED = 3  # images of noise, and as many of large patches, on which all of it must agree

@@ -11,8 +11,8 @@ from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner.config import MEMORY, NET, LearnerConfig, load_augmentations
 from peerlearn.learner.inputs import Devices, Distance, PredictWith, check_net
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.peer.model import Layout, Precision
-from peerlearn.peer.optimizers import Optimizer
+from peerlearn.optim.optimizers import Optimizer
+from peerlearn.peer import Layout, Precision
 from peerlearn.settings import (
     OLD_NAMES,
     Settings,

@@ -23,9 +23,9 @@ from peerlearn.memory.base import Memory
 from peerlearn.methods import METHODS
 from peerlearn.methods.interface import Method
 from peerlearn.nets import NETWORKS
-from peerlearn.peer import OPTIMIZERS
-from peerlearn.peer.model import Layout, Precision
-from peerlearn.peer.optimizers import Optimizer
+from peerlearn.optim import OPTIMIZERS
+from peerlearn.optim.optimizers import Optimizer
+from peerlearn.peer import Layout, Precision
 from peerlearn.registry import Registry
 from peerlearn.settings import (
     Settings,

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from peerlearn.data.levels import levels
 from peerlearn.distill.distillation import Distillation
 from peerlearn.errors import UserError
-from peerlearn.peer.model import Precision
-from peerlearn.peer.optimizers import Optimizer
-from peerlearn.peer.probe import bf16_trial
+from peerlearn.nets.processor import bf16_trial
+from peerlearn.optim.optimizers import Optimizer
+from peerlearn.peer import Precision
 
 MOST_CLASSES = 1_000_000
 _KNOWN = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool,

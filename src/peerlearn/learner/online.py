@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from peerlearn.devices import moved
+from peerlearn.devices import RestoreTorchModes, generator, moved, private_randomness
 from peerlearn.distill import TEACHERS
 from peerlearn.distill.distillation import Distillation, Networks
 from peerlearn.distill.step import Step, mean_over_peers
@@ -50,10 +50,8 @@ from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.interface import LabelledImages, Method, Progress
 from peerlearn.methods.replay import images
-from peerlearn.peer.model import Layout, PeerModel, Precision
-from peerlearn.peer.optimizers import Optimizer
-from peerlearn.peer.peer import Peer, State, part, prefixed
-from peerlearn.peer.torch_state import RestoreTorchModes, generator, private_randomness
+from peerlearn.optim.optimizers import Optimizer
+from peerlearn.peer import Layout, Peer, PeerModel, Precision, State, part, prefixed
 from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest
 from peerlearn.storage import user_path
 

@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from peerlearn.devices import global_states
 from peerlearn.errors import UserError
 from peerlearn.methods.interface import Method
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.peer import Peer
-from peerlearn.peer.torch_state import global_states
+from peerlearn.peer import Peer, PeerModel
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -11,8 +11,7 @@ from peerlearn.devices import moved
 from peerlearn.errors import UserError
 from peerlearn.learner.validation import check_rows
 from peerlearn.methods.interface import Shape
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.peer import Peer
+from peerlearn.peer import Peer, PeerModel
 
 if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from peerlearn.devices import moved
+from peerlearn.devices import RestoreTorchModes, moved
 from peerlearn.distill.distillation import Networks
 from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
@@ -21,9 +21,8 @@ from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import Method
 from peerlearn.methods.replay import images
-from peerlearn.peer.model import PeerModel, average_weights, copy_network, share_network
-from peerlearn.peer.peer import Peer
-from peerlearn.peer.torch_state import RestoreTorchModes
+from peerlearn.nets.base import average_weights, copy_network, share_network
+from peerlearn.peer import Peer, PeerModel
 
 EVAL_BATCH = 250  # images per forward
 MEANS_PART = 40 * EVAL_BATCH  # images of the memory whose features are there at a time

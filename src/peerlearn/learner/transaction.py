@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from torch import Tensor
 
 from peerlearn.learner.parallel import ForcedInterrupt
-from peerlearn.peer.peer import State, prefixed
+from peerlearn.peer import State, prefixed
 from peerlearn.settings import flatten
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from peerlearn.errors import UserError
 from peerlearn.methods.interface import COUNTS, check_kept
 from peerlearn.nets.base import classifier_of
-from peerlearn.peer.optimizers import Optimizer
-from peerlearn.peer.peer import Peer, State, part, prefixed
+from peerlearn.optim.optimizers import Optimizer
+from peerlearn.peer import Peer, State, part, prefixed
 from peerlearn.settings import nest
 from peerlearn.stream.base import StreamInfo
 

@@ -20,7 +20,7 @@ from peerlearn.methods.interface import (
     StepOutput,
 )
 from peerlearn.methods.replay import joined, replayed
-from peerlearn.peer.peer import Peer
+from peerlearn.peer import Peer
 from peerlearn.settings import setting
 
 CURRENT = 22  # images of the present task that join the stream batch

@@ -22,9 +22,8 @@ from peerlearn.augment.naming import names_augmentation
 from peerlearn.errors import UserError
 from peerlearn.memory.base import Memory
 from peerlearn.methods import METHODS
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.optimizers import AdamW, Optimizer
-from peerlearn.peer.peer import Peer, State, part, prefixed
+from peerlearn.optim.optimizers import AdamW, Optimizer
+from peerlearn.peer import Peer, PeerModel, State, part, prefixed
 from peerlearn.settings import Settings, setting, settings_of
 from peerlearn.stream.base import StreamInfo
 

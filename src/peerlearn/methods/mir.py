@@ -15,8 +15,7 @@ from peerlearn.memory.base import Memory
 from peerlearn.methods.er import ER
 from peerlearn.methods.interface import LabelledImages, Progress
 from peerlearn.methods.replay import Replay, joined, replayed
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.peer import Peer
+from peerlearn.peer import Peer, PeerModel
 from peerlearn.settings import setting
 
 

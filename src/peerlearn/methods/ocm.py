@@ -28,9 +28,8 @@ from peerlearn.methods.rotations import (
     peer_similarity,
     rotated_pairs,
 )
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.optimizers import AdamW
-from peerlearn.peer.peer import Peer
+from peerlearn.optim.optimizers import AdamW
+from peerlearn.peer import Peer, PeerModel
 from peerlearn.settings import setting
 
 

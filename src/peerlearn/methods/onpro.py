@@ -29,7 +29,7 @@ from peerlearn.methods.rotations import (
     peer_similarity,
     rotated_pairs,
 )
-from peerlearn.peer.peer import Peer
+from peerlearn.peer import Peer
 
 PER_CLASS = 7  # memory images per class met, while those are fewer than the replay batch
 

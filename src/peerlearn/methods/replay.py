@@ -10,7 +10,7 @@ from typing_extensions import override
 from peerlearn.devices import moved
 from peerlearn.losses import cross_entropy_among, mixup_cross_entropy
 from peerlearn.methods.interface import ForwardOutput, LabelledImages, Method, Mix, StepOutput
-from peerlearn.peer.peer import Peer
+from peerlearn.peer import Peer
 
 
 def images(x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from peerlearn.augment import Augment, rot16, rot16_labels
 from peerlearn.errors import UserError
 from peerlearn.losses import similarity, unit
-from peerlearn.peer.peer import Peer
+from peerlearn.peer import Peer
 
 
 class Pairs(NamedTuple):

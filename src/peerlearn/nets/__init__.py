@@ -8,10 +8,10 @@ from peerlearn.registry import Registry
 
 if TYPE_CHECKING:
     from peerlearn.nets.base import Network as Network
-    from peerlearn.nets.base import SmallNet as SmallNet
     from peerlearn.nets.base import WithHead as WithHead
-    from peerlearn.nets.base import small_net as small_net
     from peerlearn.nets.resnet import ResNet18 as ResNet18
+    from peerlearn.nets.small import SmallNet as SmallNet
+    from peerlearn.nets.small import small_net as small_net
 
 NETWORKS: Registry[Callable[..., Any]] = Registry(
     "network", __name__, "torch.nn:Module", functions=True
@@ -23,8 +23,8 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
         {
             "Network": "base",
             "ResNet18": "resnet",
-            "SmallNet": "base",
+            "SmallNet": "small",
             "WithHead": "base",
-            "small_net": "base",
+            "small_net": "small",
         },
     )

@@ -13,7 +13,7 @@ from peerlearn.documents import from_yaml
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.experiment.config_file import read_mapping
 from peerlearn.experiment.resolve import ALIASES, Given, Resolved, resolve
-from peerlearn.peer import OPTIMIZERS
+from peerlearn.optim import OPTIMIZERS
 from peerlearn.records.study import Range
 from peerlearn.settings import matching, settings_of
 from peerlearn.studies.grid import settings_in

@@ -9,8 +9,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from peerlearn.errors import UserError
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.peer import Peer, State, part, prefixed
+from peerlearn.peer import Peer, PeerModel, State, part, prefixed
 from peerlearn.settings import Settings
 
 LogitsByView = Mapping[int, Tensor]  # (B, C) by the number of a view

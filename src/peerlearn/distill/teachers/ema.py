@@ -19,8 +19,7 @@ from peerlearn.distill.teachers.base import (
     mean_of_others,
 )
 from peerlearn.errors import UserError
-from peerlearn.peer.model import PeerModel
-from peerlearn.peer.peer import Peer, State
+from peerlearn.peer import Peer, PeerModel, State
 from peerlearn.settings import setting
 
 CORRECTION_PERIOD = 10  # updates for which the exponent of the authors' correction stays as it is

@@ -8,7 +8,7 @@ import torch
 from conftest import Build, learn_some, same, tensors, weights
 
 from peerlearn import SGD, Adam, AdamW, ClassStream, UserError
-from peerlearn.peer import OPTIMIZERS, Optimizer
+from peerlearn.optim import OPTIMIZERS, Optimizer
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -1,7 +1,7 @@
-"""Low precision, tried where a failure harms nobody: in a process of its own.
+"""What this processor can be trusted with: bf16, tried in a child process, and memory layouts.
 
 Some processors, and some systems around them, end a process at its first bf16 instruction. Run as a
-program, `python -m peerlearn.peer.probe WIDTH`, this module is the process that may end so.
+program, `python -m peerlearn.nets.processor WIDTH`, this module is the process that may end so.
 """
 
 import json
@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from peerlearn.nets.resnet import ResNet18
-from peerlearn.peer.model import SAFE_CHANNELS, PeerModel, Precision
 from peerlearn.runtime import child_environment
 
-COMMAND = (sys.executable, "-P", "-m", "peerlearn.peer.probe")
+COMMAND = (sys.executable, "-P", "-m", "peerlearn.nets.processor")
 TIMEOUT = 120.0  # seconds; importing torch on a busy machine takes some of them
 WIDTHS = (1, 3, 16, 20, 64)  # beside, in and between the sizes that kernels are made for
 MOST_WIDTH = 64  # a wider network gains no more, and takes longer to tell
 ROUNDS, ENOUGH_SECONDS = 3, 1.0
 MOST_ERROR = 0.2  # of a layer, relative to fp32; rounding to bf16 costs less than 0.06
+SAFE_CHANNELS = 16  # of a strided 1x1 convolution in channels_last
 
 _trials: dict[int, "Trial"] = {}  # by width, of this process
 
@@ -83,6 +83,20 @@ def _signal_name(number: int) -> str:
     with suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"
+
+
+def may_overrun(module: nn.Module) -> bool:
+    """Return whether a layer may write beyond its memory in channels_last; see `PeerModel.settle`.
+
+    A layer of an unknown class may if its weights look like those of such a convolution.
+    """
+    if isinstance(module, nn.Conv2d):
+        few = module.in_channels // module.groups < SAFE_CHANNELS
+        return few and max(module.kernel_size) == 1 and max(module.stride) > 1
+    return any(
+        weight.ndim == 4 and weight.shape[2:] == (1, 1) and weight.shape[1] < SAFE_CHANNELS
+        for weight in module.parameters(recurse=False)
+    )
 
 
 # ---- in the child ----
@@ -144,16 +158,20 @@ def _pass(layer: nn.Module, x: Tensor, precision: str) -> list[Tensor]:
 
 def _seconds(width: int) -> dict[str, float]:
     """The time of a step of a ResNet-18 in each precision, taking turns."""
-    taken: dict[Precision, list[float]] = {"fp32": [], "bf16": []}
-    models = {p: PeerModel(ResNet18(10, width=width), p) for p in taken}
-    for model in models.values():
-        model.settle(torch.device("cpu"))
+    taken: dict[str, list[float]] = {"fp32": [], "bf16": []}
+    nets = {p: ResNet18(10, width=width) for p in taken}
+    for net in nets.values():
+        if width >= SAFE_CHANNELS:
+            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x, y = torch.rand(16, 3, 32, 32), torch.arange(16) % 10
     began = time.monotonic()
     while len(taken["bf16"]) <= ROUNDS or time.monotonic() - began < ENOUGH_SECONDS:
         for precision, times in taken.items():
             start = time.process_time()  # others on the machine do not change it much
-            F.cross_entropy(models[precision].logits(x), y).backward()
+            low = precision == "bf16"
+            with torch.autocast("cpu", torch.bfloat16, enabled=low, cache_enabled=False):
+                logits = nets[precision](x)
+            F.cross_entropy(logits.float(), y).backward()
             times.append(time.process_time() - start)
     return {precision: statistics.median(times[1:]) for precision, times in taken.items()}
 

@@ -1,25 +1,22 @@
-"""The model of a peer: a network, and what a method puts on its features."""
+"""Peers: a network with what its method puts on it, its optimizer and its randomness."""
 
-import operator
-from collections import OrderedDict
+import copy
 from collections.abc import Callable, Mapping
-from functools import partial
-from types import MethodType
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 
-from peerlearn.devices import moved
+from peerlearn.devices import generator, moved, private_randomness
 from peerlearn.errors import UserError
 from peerlearn.nets.base import Network, classifier_of
-
-SAFE_CHANNELS = 16
+from peerlearn.nets.processor import SAFE_CHANNELS, may_overrun
+from peerlearn.optim.optimizers import Optimizer
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Layout = Literal["auto", "channels_last", "default"]
+State = dict[str, Any]  # dotted names; tensors, and what JSON can hold
 R = TypeVar("R")
-M = TypeVar("M", bound=nn.Module)
 Features = Callable[[Network, Tensor], Tensor]
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -93,7 +90,7 @@ class PeerModel(nn.Module):
         channels writes beyond its scratch memory for images from 46 pixels on, which may end the
         process: networks that have such a layer, or may have, keep the default layout there.
         """
-        if device.type == "cpu" and any(map(_may_overrun, self.modules())):
+        if device.type == "cpu" and any(map(may_overrun, self.modules())):
             if self.wanted == "channels_last":
                 raise UserError(
                     "layout channels_last may end the process: on a CPU it is not safe for "
@@ -196,101 +193,164 @@ def _compiled(device: torch.device) -> Features:
     return lambda net, images: replayed(net, images).clone()  # the next replay writes over it
 
 
-def _may_overrun(module: nn.Module) -> bool:
-    """Whether a module has a convolution that is not safe; of a module of others nobody knows."""
-    if isinstance(module, nn.Conv2d):
-        few = module.in_channels // module.groups < SAFE_CHANNELS
-        return few and max(module.kernel_size) == 1 and max(module.stride) > 1
-    return any(
-        weight.ndim == 4 and weight.shape[2:] == (1, 1) and weight.shape[1] < SAFE_CHANNELS
-        for weight in module.parameters(recurse=False)
-    )
+class Peer:
+    """A model with its optimizer, its randomness and what its method keeps for it alone.
 
+    Args:
+        build: makes its network.
+        setup: the method's `setup_peer`.
+        optim: how it follows its gradients.
+        seed: of the learner.
+        index: its number among the peers, which gives it randomness of its own.
+        device: where it runs.
+        precision: of its arithmetic: fp32, bf16 or fp16.
+        layout: of images and weights in memory: auto, channels_last or default.
+        compile: whether its networks are compiled.
 
-# ---- copies to predict with, which nothing that learns can change; not deep ones, which modules
-# ---- that hold results or locks do not allow
+    Attributes:
+        device: where it is, and what its method shows it.
+        buffers: tensors of the method's own, such as GSA's accumulators.
+        previous: a copy of the model as it was earlier, if the method asks for one (OCM).
 
-
-def copy_network(model: M) -> M:
-    """Return a network in evaluation mode with parameters and buffers of its own."""
-    twin = share_network(model)
-    for module in twin.modules():
-        for name, own in module._parameters.items():
-            if own is not None:
-                module._parameters[name] = nn.Parameter(own.detach().clone(), own.requires_grad)
-        for name, buffer in module._buffers.items():
-            if buffer is not None:
-                module._buffers[name] = buffer.detach().clone()
-    return twin
-
-
-def share_network(module: M) -> M:
-    """Return a module in evaluation mode around the same tensors; what else it keeps is its own."""
-    twins: dict[int, nn.Module] = {}
-    twin = _plain_twin(module, twins)
-    for one in twins.values():
-        own = vars(one)
-        for name, kept in own.items():  # most are numbers, and dicts of hooks are empty
-            holds = type(kept) in _MAY_HOLD_MODULES and kept and name not in _HAS_OWN
-            if holds or isinstance(kept, nn.Module):
-                own[name] = _with_twins(kept, twins)
-    return twin
-
-
-_HAS_OWN = {"_parameters", "_buffers", "_modules"}  # a twin has these already
-_MAY_HOLD_MODULES = {list, tuple, dict, OrderedDict, MethodType, partial}
-
-
-@torch.no_grad()
-def average_weights(copied: nn.Module, other: nn.Module) -> None:
-    """Move a copy's weights half-way to those of a network built alike.
-
-    What is not learnt stays: it may be infinite, and is the same there.
+    >>> from peerlearn import AdamW, small_net
+    >>> usual = {"seed": 0, "index": 0, "device": torch.device("cpu")}
+    >>> peer = Peer(lambda: small_net(4), lambda peer: None, AdamW(), **usual)
+    >>> peer.backward(peer.logits(torch.rand(2, 3, 8, 8)).square().mean())
+    >>> peer.step()
     """
-    for module, theirs in zip(copied.modules(), other.modules(), strict=True):
-        for name, own in module._parameters.items():
-            other_own = theirs._parameters[name]
-            if own is not None and own.requires_grad and other_own is not None:
-                middle = own.lerp(moved(other_own, own.device), 0.5)
-                module._parameters[name] = nn.Parameter(middle)
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        setup: Callable[["Peer"], None],
+        optim: Optimizer,
+        *,
+        seed: int,
+        index: int,
+        device: torch.device,
+        precision: Precision = "fp32",
+        layout: Layout = "auto",
+        compile: bool = False,
+    ) -> None:
+        self.device = device
+        self.rng = generator(seed, f"peer {index}")
+        self.buffers: dict[str, Tensor] = {}
+        self.previous: PeerModel | None = None
+        with private_randomness(generator(seed, f"network {index}"), device):
+            self.model = PeerModel(build(), precision, layout, compile=compile)
+            setup(self)
+        for model in self.networks:
+            model.settle(device)
+        self.buffers = {name: tensor.to(device) for name, tensor in self.buffers.items()}
+        self.optimizer = optim.build(self.model.parameters())
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+
+    @property
+    def networks(self) -> list[PeerModel]:
+        """All its models: the one that learns, and the previous one if it is kept."""
+        return [model for model in (self.model, self.previous) if model is not None]
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Its answers: (B, 3, H, W) in [0, 1] -> (B, C)."""
+        return self.model.logits(x)
+
+    def keep_previous(self) -> None:
+        """Keep a copy of the model as it is now, which takes no gradient.
+
+        The copy runs in training mode, on the statistics of each batch; the running statistics that
+        it goes on to collect are never read.
+        """
+        if self.previous is None:
+            self.previous = copy.deepcopy(self.model).requires_grad_(False)
+        self.previous.load_state_dict(self.model.state_dict())
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of a part of the loss."""
+        self.scaler.scale(loss).backward()
+
+    def step(self) -> None:
+        """Follow the gradients gathered since the last step."""
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def moving_state(self) -> State:
+        """The part of its state that moves before it takes a step."""
+        return {
+            "rng": self.rng.get_state(),
+            **prefixed("model", self.model.moving_state()),
+            **(prefixed("snapshot", self.previous.moving_state()) if self.previous else {}),
+            **prefixed("buffers", self.buffers),
+        }
+
+    def state_dict(self) -> State:
+        """All that outlives a step."""
+        return {
+            "rng": self.rng.get_state(),
+            "scaler": self.scaler.state_dict(),
+            **prefixed("model", self.model.full_state()),
+            **(prefixed("snapshot", self.previous.full_state()) if self.previous else {}),
+            **prefixed("buffers", self.buffers),
+            **prefixed("optimizer", self._moments()),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Become the peer whose `state_dict()` this was."""
+        self.rng.set_state(state["rng"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.model.load_full_state(part("model", state))
+        snapshot = part("snapshot", state)
+        if snapshot and self.previous is None:
+            self.keep_previous()
+        if self.previous is not None and snapshot:
+            self.previous.load_full_state(snapshot)
+        else:
+            self.previous = None
+        self.buffers = {name: t.to(self.device) for name, t in part("buffers", state).items()}
+        self._load_moments(part("optimizer", state))
+
+    def _moments(self) -> State:
+        """What the optimizer has gathered, nothing before the first step, and its options."""
+        state = self.optimizer.state_dict()
+        moments: State = {
+            f"{number}.{name}": value
+            for number, values in state["state"].items()
+            for name, value in values.items()
+        }
+        return moments | {"groups": [_options(group) for group in state["param_groups"]]}
+
+    def _load_moments(self, moments: State) -> None:
+        """Give every moment the memory layout of its parameter, so that a step rounds as before."""
+        state: dict[int, State] = {}
+        parameters = list(self.model.parameters())
+        options = moments.pop("groups")
+        for key, value in moments.items():
+            number, _, name = key.partition(".")
+            parameter = parameters[int(number)]
+            moment = value.clone() if isinstance(value, Tensor) else value
+            if isinstance(value, Tensor) and value.ndim and value.shape == parameter.shape:
+                moment = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+            state.setdefault(int(number), {})[name] = moment
+        groups = self.optimizer.state_dict()["param_groups"]
+        whole = [
+            {**{name: group[name] for name in group.keys() - _options(group).keys()}, **saved}
+            for group, saved in zip(groups, options, strict=True)
+        ]
+        self.optimizer.load_state_dict({"state": state, "param_groups": whole})
 
 
-def _with_twins(kept: Any, twins: Mapping[int, nn.Module]) -> Any:
-    """Return what a module keeps, or a list, tuple or dict of such (hooks), with twins inside."""
-    if type(kept) in (list, tuple) and kept:
-        items = [_of_twin(item, twins) for item in kept]
-        return kept if all(map(operator.is_, items, kept)) else type(kept)(items)
-    if type(kept) in (dict, OrderedDict) and kept:
-        items = [_of_twin(item, twins) for item in kept.values()]
-        same = all(map(operator.is_, items, kept.values()))
-        return kept if same else type(kept)(zip(kept, items, strict=True))
-    return _of_twin(kept, twins)
+def _options(group: Mapping[str, Any]) -> State:
+    """The options of a group of parameters, such as a learning rate that a schedule has moved."""
+    plain = (bool, int, float, str, list, tuple, type(None))
+    return {k: v for k, v in group.items() if k != "params" and isinstance(v, plain)}
 
 
-def _of_twin(kept: Any, twins: Mapping[int, nn.Module]) -> Any:
-    """Return a module's twin; of its method, the twin's; of a partial, one that has those."""
-    if isinstance(kept, nn.Module):
-        return twins.get(id(kept), kept)
-    if isinstance(kept, MethodType) and id(kept.__self__) in twins:
-        return MethodType(kept.__func__, twins[id(kept.__self__)])
-    if type(kept) is partial:
-        args = [_of_twin(value, twins) for value in kept.args]
-        named = {name: _of_twin(value, twins) for name, value in kept.keywords.items()}
-        return partial(_of_twin(kept.func, twins), *args, **named)
-    return kept
+def prefixed(prefix: str, state: Mapping[str, Any]) -> State:
+    """A part's state under its name in the whole."""
+    return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
-def _plain_twin(module: M, known: dict[int, nn.Module]) -> M:
-    if id(module) in known:
-        return known[id(module)]  # type: ignore[return-value]
-    twin = known[id(module)] = module.__class__.__new__(module.__class__)
-    twin.__dict__ = dict(
-        vars(module),
-        training=False,
-        _parameters=dict(module._parameters),
-        _buffers=dict(module._buffers),
-        _modules={
-            name: child and _plain_twin(child, known) for name, child in module._modules.items()
-        },
-    )
-    return twin
+def part(prefix: str, state: Mapping[str, Any]) -> State:
+    """What `prefixed` put there."""
+    start = f"{prefix}."
+    return {name[len(start) :]: value for name, value in state.items() if name.startswith(start)}
