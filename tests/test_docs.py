@@ -17,9 +17,9 @@ from test_house import FLOORS
 
 import peerlearn
 from peerlearn import METHODS, augment, memory, metrics, stream
+from peerlearn.config.names import REGISTRIES
 from peerlearn.data import DATASETS
 from peerlearn.distill import WRAPPERS
-from peerlearn.learner.config import REGISTRIES
 from peerlearn.settings import Settings, settings_of
 
 ROOT = Path(__file__).parents[1]

@@ -19,6 +19,7 @@ FLOORS = [  # from the ground up; a floor imports those below it, never a neighb
     ["peer"],
     ["methods"],
     ["distill"],
+    ["config"],
     ["learner"],
     ["export"],
     ["checks"],

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from peerlearn.config.names import split_name
 from peerlearn.data.toy import toy_images
 from peerlearn.learner.build import build_learner
-from peerlearn.learner.config import split_name
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.methods import METHODS
 from peerlearn.methods.interface import Method

@@ -18,9 +18,9 @@ from peerlearn.data.images import ImageSet
 from peerlearn.distill.distillation import Networks
 from peerlearn.distill.wrappers.ema import EMA
 from peerlearn.experiment.evaluate import Scores
-from peerlearn.learner.inputs import Distance
 from peerlearn.losses import class_means
 from peerlearn.methods import ER
+from peerlearn.methods.class_means import Distance
 from peerlearn.methods.interface import Answers
 from peerlearn.peer import PeerModel
 from peerlearn.records.schema import Matrices

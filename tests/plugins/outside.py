@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from command import command
 
+from peerlearn.config.names import KINDS
 from peerlearn.data import DATASETS
 from peerlearn.distill import TEACHERS
-from peerlearn.learner.config import KINDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
 FILES = ("my_pcr.py", "my_parts.py")

@@ -15,10 +15,10 @@ import pytest
 import torch
 from command import SMALL, command, load_quickly
 
+from peerlearn.config.names import REGISTRIES
 from peerlearn.experiment import images
 from peerlearn.experiment.images import Loader
 from peerlearn.experiment.resolve import Given, resolve
-from peerlearn.learner.config import REGISTRIES
 from peerlearn.studies import many
 from peerlearn.studies.calibrate import Estimate, calibrate, cost_key
 from peerlearn.studies.executor import Share

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from peerlearn.config.names import NET
 from peerlearn.errors import UserError
-from peerlearn.learner.config import NET
 from peerlearn.live.learner import OpenLearner
 
 OF_THE_MACHINE = ("device", "compile", "peers_at_once")  # settings that no checkpoint holds

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from peerlearn.adapters.batches import batch_size
 from peerlearn.adapters.portable import portable
+from peerlearn.config.names import NET
 from peerlearn.data.pictures import Picture, Pictures, pictures
 from peerlearn.errors import UserError
-from peerlearn.learner.config import NET
 from peerlearn.live.labels import Label, plain
 from peerlearn.live.learner import Size
 

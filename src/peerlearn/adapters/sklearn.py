@@ -13,8 +13,8 @@ from torch import nn
 from peerlearn.adapters.batches import batch_size
 from peerlearn.adapters.portable import PortableLearner, portable
 from peerlearn.adapters.rows import agreed, as_images, flattened
+from peerlearn.config.names import NET
 from peerlearn.errors import UserError
-from peerlearn.learner.config import NET
 from peerlearn.live.labels import Label
 
 try:

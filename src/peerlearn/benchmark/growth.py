@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from peerlearn.benchmark.around import prediction, saved_and_loaded
 from peerlearn.benchmark.learners import Scene, prepared
 from peerlearn.benchmark.timing import Effort, in_turns
-from peerlearn.learner.config import split_name
+from peerlearn.config.names import split_name
 from peerlearn.nets.small import small_net
 
 TEST_IMAGES = 100

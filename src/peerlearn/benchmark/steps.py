@@ -15,7 +15,7 @@ from peerlearn.benchmark.timing import (
     taking_threads,
     with_and_without,
 )
-from peerlearn.learner.config import split_name
+from peerlearn.config.names import split_name
 from peerlearn.runtime import peak_memory, reset_peak_memory
 
 

@@ -47,7 +47,8 @@ def act(args: argparse.Namespace) -> None:
     from peerlearn.benchmark.auto import usual_threads
     from peerlearn.benchmark.report import PARTS, USUAL_PARTS, Asked, benchmark
     from peerlearn.benchmark.timing import Effort
-    from peerlearn.learner.config import LearnerConfig, split_name
+    from peerlearn.config.learner_config import LearnerConfig
+    from peerlearn.config.names import split_name
     from peerlearn.methods import METHODS
     from peerlearn.runtime import available_threads, keep_freed_memory
 

@@ -145,7 +145,7 @@ def load_plugins(files: Iterable[Path], *, required: bool = True) -> None:
     """Make known what the files hold; if it is required, each must hold something."""
     files = list(files)
     if files:
-        from peerlearn.learner.config import REGISTRIES
+        from peerlearn.config.names import REGISTRIES
         from peerlearn.registry import load_plugin
 
         for file in files:

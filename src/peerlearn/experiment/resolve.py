@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from peerlearn.config.learner_config import LearnerConfig
+from peerlearn.config.names import MEMORY, NET, PROFILES, load_augmentations, split_name
 from peerlearn.data import DATASETS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.experiment.settings import (
@@ -24,14 +26,6 @@ from peerlearn.experiment.settings import (
     RunSettings,
     StreamSettings,
     stream_settings,
-)
-from peerlearn.learner.config import (
-    MEMORY,
-    NET,
-    PROFILES,
-    LearnerConfig,
-    load_augmentations,
-    split_name,
 )
 from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.records.schema import MACHINE, PROBES

@@ -187,7 +187,8 @@ def make_learner(
         precision=resolved.machine.precision,
         layout=machine["machine.layout"],
     )
-    return built_from.build(
+    return OnlineLearner.from_config(
+        built_from,
         device=machine["machine.device"],
         compile=machine["machine.compile"],
         peers_at_once=peers_at_once,

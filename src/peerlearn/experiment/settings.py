@@ -7,10 +7,10 @@ from typing import Annotated, Literal, Self, cast
 import torch
 from pydantic import create_model, model_validator
 
+from peerlearn.config.names import PredictWith, Profile
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.errors import UserError
-from peerlearn.learner.config import Profile
-from peerlearn.learner.inputs import Distance, PredictWith
+from peerlearn.methods.class_means import Distance
 from peerlearn.peer import Layout, Precision
 from peerlearn.records.schema import MOST_TASKS
 from peerlearn.settings import Settings, about, setting, settings_of

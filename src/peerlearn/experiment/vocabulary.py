@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from peerlearn.config.names import KINDS
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.experiment.resolve import ALIASES, GENERAL, STREAM, Resolved
 from peerlearn.experiment.settings import STREAMS
-from peerlearn.learner.config import KINDS
 from peerlearn.memory import MEMORIES
 from peerlearn.nets import NETWORKS
 from peerlearn.optim import OPTIMIZERS

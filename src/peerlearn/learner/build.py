@@ -1,28 +1,18 @@
 """Learners from names and settings: one way, for programs and for the command."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-from pydantic.fields import FieldInfo
 from torch import nn
 
-from peerlearn.errors import UserError, did_you_mean
-from peerlearn.learner.config import MEMORY, NET, LearnerConfig, load_augmentations
-from peerlearn.learner.inputs import Devices, Distance, PredictWith, check_net
+from peerlearn.config.learner_config import LearnerConfig
+from peerlearn.config.names import MEMORY, NET, PredictWith
+from peerlearn.errors import UserError
+from peerlearn.learner.inputs import Devices, check_net
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.optim.optimizers import Optimizer
+from peerlearn.methods.class_means import Distance
+from peerlearn.optim import Optimizer
 from peerlearn.peer import Layout, Precision
-from peerlearn.settings import (
-    OLD_NAMES,
-    Settings,
-    Values,
-    fields_of,
-    flatten,
-    matching,
-    old_name_note,
-    present_name,
-)
 from peerlearn.stream.base import StreamInfo
 
 
@@ -89,77 +79,24 @@ def build_learner(
                 f"{name}: optim is {optim.name}, optimizer {optimizer}; say one of them"
             )
         optimizer = optim.name
+    if predict_with is not None:
+        settings["predict_with"] = predict_with
     config = LearnerConfig.of(name, net=named, optimizer=optimizer, memory_policy=memory_policy)
-    given = flatten(_as_values(settings))
-    predict_with = _present_source(name, predict_with, given)
-    given = _with_present_names(name, given)
-    config.check_class_means(predict_with, memory, "predict_with ncm")
-    preset = config.preset(profile)
-    augment = given.get("augment", given.get("method.augment", preset.get("method.augment")))
-    if augment is not None:
-        config = config.replace(values={"method.augment": augment})
-    fields: dict[str, FieldInfo] = {}
-    for group, model in config.settings.items():
-        fields |= fields_of(model, f"{group}.")
-    keys = [*fields]
-    values = {key: field.default for key, field in fields.items() if not field.is_required()}
-    values |= preset
-    for key, value in given.items():
-        found = matching(key, keys)
-        if not found:
-            short = [key.rpartition(".")[2] for key in keys]
-            last = key.rpartition(".")[2]
-            raise UserError(did_you_mean(f"{name} has no setting {key!r}", last, short))
-        if len(found) > 1:
-            raise UserError(f"{name}: {key!r} is ambiguous; say {' or '.join(found)}")
-        values[found[0]] = value
-    load_augmentations(fields, values)
+    config = config.with_settings(name, settings, profile)
+    config.check_class_means(config.predict_with, memory, "predict_with ncm")
     config = config.replace(
-        values=values,
         stream=stream,
         memory=memory,
         seed=seed,
         updates=updates,
-        predict_with=predict_with,
         ncm_distance=ncm_distance,
         precision=precision,
         layout=layout,
     )
-    return config.build(
+    return OnlineLearner.from_config(
+        config,
         None if isinstance(net, str) else net,
         device=device,
         compile=compile,
         peers_at_once=peers_at_once,
     )
-
-
-def _present_source(name: str, predict_with: Any, given: dict[str, Any]) -> Any:
-    """Return what predicts, also where its old name says so, which is taken out of `given`."""
-    old = [key for key in given if OLD_NAMES.get(key) == "predict_with"]
-    if len(old) + (predict_with is not None) > 1:
-        both = " and ".join([*old, *(["predict_with"] if predict_with is not None else [])])
-        raise UserError(f"{name}: {both} are the same setting; give only predict_with")
-    key, value = ("predict_with", predict_with) if not old else (old[0], given.pop(old[0]))
-    if note := old_name_note(key, value):
-        warnings.warn(note, DeprecationWarning, stacklevel=3)
-    return present_name(key, value)[1]
-
-
-def _with_present_names(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return settings by their present names; each old one is noted in a warning."""
-    found: dict[str, Any] = {}
-    for old, value in given.items():
-        key = OLD_NAMES.get(old, old)
-        if key in found or (key != old and key in given):
-            raise UserError(f"{name}: {old} and {key} are the same setting; give only {key}")
-        if note := old_name_note(old, value):
-            warnings.warn(note, DeprecationWarning, stacklevel=3)
-        found[key] = value
-    return found
-
-
-def _as_values(settings: Values) -> dict[str, Any]:
-    return {
-        name: value.model_dump() if isinstance(value, Settings) else value
-        for name, value in settings.items()
-    }

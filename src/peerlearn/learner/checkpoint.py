@@ -9,7 +9,6 @@ moment leaves the old one whole.
 import hashlib
 import json
 import operator
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as deserialized
 from safetensors.torch import save as serialized
-from torch import Tensor, nn
+from torch import Tensor
 
+from peerlearn.config.learner_config import LearnerConfig
 from peerlearn.devices import moved
 from peerlearn.documents import MOST_BYTES, bytes_if_readable, from_json, read_text
 from peerlearn.errors import UserError
@@ -202,19 +202,15 @@ def _told(stream: StreamInfo) -> dict[str, Any]:
     return {k: v for k, v in asdict(stream).items() if not (stream.grows and k == "num_classes")}
 
 
-def untrained(
-    folder: Path, net: Callable[..., nn.Module] | None = None, **options: Any
-) -> "OnlineLearner":
-    """Return the learner of a checkpoint before it is loaded; arguments as for `restore`."""
-    from peerlearn.learner.config import LearnerConfig  # builds learners, which save here
-
+def config_of(folder: Path) -> LearnerConfig:
+    """Return what the learner of a checkpoint is built from."""
     found = _read_state(folder).get("recipe")
     if not isinstance(found, dict):
         raise UserError(
             f"checkpoint {folder}: does not say what its learner was built from, as those do that "
             "build_learner() makes; build it with the same settings, then load()"
         )
-    return LearnerConfig.restored(found).build(net, **options)
+    return LearnerConfig.restored(found)
 
 
 def _read(folder: Path, most_head: int) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -4,7 +4,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -22,10 +22,6 @@ _KNOWN = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.
           torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.bfloat16, torch.float32,
           torch.float64}  # fmt: skip
 Array = Tensor | np.ndarray[Any, Any]
-PredictWith = Literal["peers", "ema", "average", "ncm"]
-PREDICT_WITH: tuple[PredictWith, ...] = get_args(PredictWith)
-Distance = Literal["euclidean", "cosine"]
-DISTANCES: tuple[Distance, ...] = get_args(Distance)
 Devices = str | torch.device | Sequence[str | torch.device]  # "cuda:0,cuda:1" names two
 
 

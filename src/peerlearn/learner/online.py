@@ -8,26 +8,24 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from peerlearn.config.learner_config import LearnerConfig
+from peerlearn.config.names import PREDICT_WITH, PredictWith
 from peerlearn.devices import RestoreTorchModes, generator, moved, private_randomness
 from peerlearn.distill import TEACHERS
 from peerlearn.distill.distillation import Distillation, Networks
 from peerlearn.distill.step import Step, mean_over_peers
 from peerlearn.distill.teachers.base import Teacher
-from peerlearn.errors import UserError
+from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner import checkpoint
 from peerlearn.learner.inputs import (
-    DISTANCES,
     MOST_CLASSES,
-    PREDICT_WITH,
     Array,
     Devices,
-    Distance,
-    PredictWith,
     check_arguments,
     check_choice,
     check_steps,
@@ -48,6 +46,7 @@ from peerlearn.learner.transaction import Changing, Transaction, Undo
 from peerlearn.learner.validation import check_networks
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
+from peerlearn.methods.class_means import DISTANCES, Distance
 from peerlearn.methods.interface import LabelledImages, Method, Progress
 from peerlearn.methods.replay import images
 from peerlearn.optim.optimizers import Optimizer
@@ -55,8 +54,7 @@ from peerlearn.peer import Layout, Peer, PeerModel, Precision, State, part, pref
 from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest
 from peerlearn.storage import user_path
 
-if TYPE_CHECKING:
-    from peerlearn.learner.config import LearnerConfig
+MACHINE_OPTIONS = ("device", "compile", "peers_at_once")  # not recorded
 
 
 class OnlineLearner:
@@ -692,8 +690,26 @@ class OnlineLearner:
         ...     OnlineLearner.restore(folder).progress.batches
         1
         """
-        learner = checkpoint.untrained(user_path(path), net, **options)
+        learner = cls.from_config(checkpoint.config_of(user_path(path)), net, **options)
         learner.load(path)
+        return learner
+
+    @classmethod
+    def from_config(
+        cls, config: LearnerConfig, net: Callable[..., nn.Module] | None = None, **options: Any
+    ) -> "OnlineLearner":
+        """Return the learner of a configuration, untrained; arguments as for `restore`."""
+        for option in (option for option in options if option not in MACHINE_OPTIONS):
+            why = "as the checkpoint says what its learner is"
+            known = ("net", *MACHINE_OPTIONS)
+            raise UserError(did_you_mean(f"restore: takes no {option!r:.60}, {why}", option, known))
+        learner = cls(**config.arguments(net), **options)
+        learner.config = config.replace(
+            values=flatten({group: part.model_dump() for group, part in config.chosen.items()}),
+            seed=learner.seed,
+            updates=learner.updates,
+            predict_with=learner.predict_with,
+        )
         return learner
 
 

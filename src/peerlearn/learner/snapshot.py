@@ -1,7 +1,6 @@
 """Snapshots: immutable states of a learner, with which it predicts."""
 
 import copy
-import math
 import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,16 +8,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from peerlearn.devices import RestoreTorchModes, moved
 from peerlearn.distill.distillation import Networks
 from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
-from peerlearn.learner.inputs import Array, Distance, checked_images
+from peerlearn.learner.inputs import Array, checked_images
 from peerlearn.learner.parallel import PeerPool
 from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
+from peerlearn.methods.class_means import ClassMeans, Distance, comparable
 from peerlearn.methods.interface import Method
 from peerlearn.methods.replay import images
 from peerlearn.nets.base import average_weights, copy_network, share_network
@@ -35,45 +34,6 @@ class Outputs(NamedTuple):
 
     logits: list[Tensor]
     features: Tensor | None  # (B, D); None unless asked for
-
-
-class ClassMeans(NamedTuple):
-    """The mean features of the classes that the memory holds.
-
-    Args:
-        classes: (K,), ascending.
-        means: (K, D).
-        distance: "euclidean", or "cosine": features and means are normalised to length 1.
-
-    >>> means = ClassMeans(torch.tensor([2, 5]), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
-    >>> means.nearest(torch.tensor([[0.9, 0.8], [0.1, 0.0]]))
-    tensor([5, 2])
-    >>> means.logits(torch.tensor([[1.0, 0.0]]), num_classes=6)
-    tensor([[-inf, -inf, -1., -inf, -inf, -1.]])
-    """
-
-    classes: Tensor
-    means: Tensor
-    distance: Distance = "euclidean"
-
-    def nearest(self, features: Tensor) -> Tensor:
-        """Return the class of the nearest mean, (B,). features: (B, D)."""
-        return self.classes[self._distances(features).argmin(dim=1)]
-
-    def logits(self, features: Tensor, num_classes: int) -> Tensor:
-        """Return minus the squared distance to each class mean, (B, C); -inf without a mean."""
-        squared = self._distances(features).square()
-        found = squared.new_full((len(squared), num_classes), -math.inf)
-        return found.index_copy_(1, self.classes, -squared)
-
-    def _distances(self, features: Tensor) -> Tensor:
-        distances: Tensor = torch.cdist(comparable(features, self.distance), self.means)
-        return distances
-
-
-def comparable(features: Tensor, distance: Distance) -> Tensor:
-    """Return features (N, D) as a distance compares them: for cosine, normalised to length 1."""
-    return F.normalize(features, dim=1) if distance == "cosine" else features
 
 
 class NoMemoryImagesError(UserError):

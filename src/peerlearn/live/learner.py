@@ -10,13 +10,12 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
+from peerlearn.config.names import NET, PredictWith, split_name
 from peerlearn.data.decode import check_size
 from peerlearn.data.pictures import Pictures, pictures
 from peerlearn.errors import UserError
 from peerlearn.learner import checkpoint
 from peerlearn.learner.build import build_learner
-from peerlearn.learner.config import NET, split_name
-from peerlearn.learner.inputs import PredictWith
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.snapshot import Snapshot
 from peerlearn.live.labels import Label, LabelMap
@@ -384,7 +383,8 @@ class OpenLearner:
 
         net, options: as for `OnlineLearner.restore`.
         """
-        inner = checkpoint.untrained(user_path(path), net, **options)
+        config = checkpoint.config_of(user_path(path))
+        inner = OnlineLearner.from_config(config, net, **options)
         found = inner.load(path)
         try:
             record = OpenRecord.model_validate(found["open"])

@@ -35,10 +35,10 @@ def _code(how: How) -> int:
 
 
 def _work(spec: dict[str, Any]) -> How:
+    from peerlearn.config.names import REGISTRIES
     from peerlearn.experiment.images import Loader
     from peerlearn.experiment.progress import Console
     from peerlearn.experiment.run import Busy, Stopped, TakenOverError, run
-    from peerlearn.learner.config import REGISTRIES
     from peerlearn.records.folder import run_path
     from peerlearn.registry import load_plugin
     from peerlearn.studies.calibrate import calibrate

@@ -1,9 +1,10 @@
 """The configuration of a learner: names and values, from which it is built, restored, recorded."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from pydantic.fields import FieldInfo
@@ -11,54 +12,47 @@ from torch import nn
 
 from peerlearn.augment import AUGMENTATIONS
 from peerlearn.augment.naming import Augment, names_augmentation
-from peerlearn.data import DATASETS
+from peerlearn.config.names import (
+    KINDS,
+    MEMORY,
+    NET,
+    PROFILES,
+    PredictWith,
+    load_augmentations,
+    split_name,
+)
 from peerlearn.distill import TEACHERS, WRAPPERS
 from peerlearn.distill.distillation import Distillation
 from peerlearn.distill.wrappers.base import WrapperBase
 from peerlearn.errors import UserError, did_you_mean
-from peerlearn.learner.inputs import Distance, PredictWith
-from peerlearn.learner.online import OnlineLearner
 from peerlearn.memory import MEMORIES
 from peerlearn.memory.base import Memory
 from peerlearn.methods import METHODS
+from peerlearn.methods.class_means import Distance
 from peerlearn.methods.interface import Method
 from peerlearn.nets import NETWORKS
 from peerlearn.optim import OPTIMIZERS
-from peerlearn.optim.optimizers import Optimizer
 from peerlearn.peer import Layout, Precision
-from peerlearn.registry import Registry
 from peerlearn.settings import (
     Settings,
     Values,
     fields_of,
     flatten,
+    matching,
     nest,
+    old_name_note,
+    present_name,
     settings_of,
     with_present_names,
 )
 from peerlearn.stream.base import StreamInfo
 
-Profile = Literal["paper", "authors"]
-PROFILES: tuple[Profile, ...] = get_args(Profile)
-NET, MEMORY = "resnet18", "reservoir"  # unless others are chosen
-MACHINE_OPTIONS = ("device", "compile", "peers_at_once")  # of `OnlineLearner`, not recorded
-# the group of settings that each kind of part has, and where its name is looked up
-KINDS: Mapping[str, Registry[Any]] = {
-    "method": METHODS,
-    "collaboration": WRAPPERS,
-    "net": NETWORKS,
-    "optim": OPTIMIZERS,
-    "memory": MEMORIES,
-    "augment": AUGMENTATIONS,
-}
-
-REGISTRIES: Sequence[Registry[Any]] = (*KINDS.values(), TEACHERS, DATASETS)
-
 
 class LearnerConfig(BaseModel):
     """The names of a learner's parts, the values of their settings, and its options.
 
-    A checkpoint and the record of a run hold it as JSON, and `build` makes the learner again.
+    A checkpoint and the record of a run hold it as JSON, and `OnlineLearner.from_config` builds
+    the learner again.
 
     Args:
         names: of the parts, by group of settings: "method", "collaboration" (None for a baseline),
@@ -70,8 +64,8 @@ class LearnerConfig(BaseModel):
 
     >>> config = LearnerConfig.of("er+ccldc", net="small")
     >>> config = config.replace(stream=StreamInfo(num_classes=4), memory=50)
-    >>> config.build().config == config.build().config
-    True
+    >>> config.arguments()["distillation"].peers
+    2
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -257,54 +251,79 @@ class LearnerConfig(BaseModel):
             why = "take a memory above 0" if self.method.uses_memory else f"{name} keeps none"
             raise UserError(f"{where}: class means are of images in memory; {why}")
 
+    # --- values
+
+    @cached_property
+    def fields(self) -> dict[str, FieldInfo]:
+        """The settings of all parts by dotted names."""
+        models = self.settings.items()
+        return {k: f for group, model in models for k, f in fields_of(model, f"{group}.").items()}
+
+    def with_settings(
+        self, name: str, settings: Values, profile: str = PROFILES[0]
+    ) -> "LearnerConfig":
+        """Return the same parts with settings, by any names that mean one thing only.
+
+        Settings that are not given have their published values, else their defaults. name: of the
+        learner, for messages.
+        """
+        given = flatten(
+            {k: v.model_dump() if isinstance(v, Settings) else v for k, v in settings.items()}
+        )
+        given = _present_names(name, given)
+        config = self.replace(predict_with=given.pop("predict_with", self.predict_with))
+        preset = self.preset(profile)
+        augment = given.get("augment", given.get("method.augment", preset.get("method.augment")))
+        if augment is not None:
+            config = config.replace(values={"method.augment": augment})
+        fields = config.fields
+        values = {key: field.default for key, field in fields.items() if not field.is_required()}
+        values |= preset
+        for key, value in given.items():
+            found = matching(key, fields)
+            if not found:
+                short = [key.rpartition(".")[2] for key in fields]
+                last = key.rpartition(".")[2]
+                raise UserError(did_you_mean(f"{name} has no setting {key!r}", last, short))
+            if len(found) > 1:
+                raise UserError(f"{name}: {key!r} is ambiguous; say {' or '.join(found)}")
+            values[found[0]] = value
+        load_augmentations(fields, values)
+        return config.replace(values=values)
+
+    @cached_property
+    def chosen(self) -> dict[str, Settings]:
+        """The settings of each part with their values, validated."""
+        tree = nest(self.values)
+        return {group: model(**tree.get(group, {})) for group, model in self.settings.items()}
+
     # --- building
 
-    def build(
-        self, net: Callable[..., nn.Module] | None = None, **options: Any
-    ) -> OnlineLearner:
-        """Return the learner, untrained.
+    def arguments(self, net: Callable[..., nn.Module] | None = None) -> dict[str, Any]:
+        """Return what `OnlineLearner` is built with.
 
-        net: makes its network, if the configuration does not name one. options:
-        `MACHINE_OPTIONS`.
+        net: makes its network, if the configuration does not name one.
         """
-        for option in (option for option in options if option not in MACHINE_OPTIONS):
-            why = "as the checkpoint says what its learner is"
-            known = ("net", *MACHINE_OPTIONS)
-            raise UserError(did_you_mean(f"restore: takes no {option!r:.60}, {why}", option, known))
         if self.stream is None:
             raise UserError("config of a learner: has no stream; give it a StreamInfo")
         if net is None and self.names["net"] is None:
             raise UserError(
                 "config of the learner: its network was made by a function; give net=..."
             )
-        tree = nest(self.values)
-        chosen = {group: model(**tree.get(group, {})) for group, model in self.settings.items()}
-        optim, wrapper = chosen["optim"], chosen.get("collaboration")
-        assert isinstance(optim, Optimizer)
+        chosen = self.chosen
+        wrapper = chosen.get("collaboration")
         method = self.method(self.stream, **dict(chosen["method"]))
         if "augment" in chosen:
             method.choose_augmentation(**dict(chosen["augment"]))
-        learner = OnlineLearner(
-            method,
-            self._network(dict(chosen["net"])) if net is None else net,
-            wrapper.distillation() if isinstance(wrapper, WrapperBase) else None,
-            memory=self._memory(dict(chosen["memory"])),
-            optim=optim,
-            seed=self.seed,
-            updates=self.updates,
-            predict_with=self.predict_with,
-            ncm_distance=self.ncm_distance,
-            precision=self.precision,
-            layout=self.layout,
-            **options,
-        )
-        learner.config = self.replace(
-            values=flatten({group: part.model_dump() for group, part in chosen.items()}),
-            seed=learner.seed,
-            updates=learner.updates,
-            predict_with=learner.predict_with,
-        )
-        return learner
+        options = ("seed", "updates", "predict_with", "ncm_distance", "precision", "layout")
+        return {
+            "method": method,
+            "net": self._network(dict(chosen["net"])) if net is None else net,
+            "distillation": wrapper.distillation() if isinstance(wrapper, WrapperBase) else None,
+            "memory": self._memory(dict(chosen["memory"])),
+            "optim": chosen["optim"],
+            **{name: getattr(self, name) for name in options},
+        }
 
     def _memory(self, values: Mapping[str, Any]) -> Memory:
         policy: Any = self.parts["memory"]
@@ -331,25 +350,14 @@ class LearnerConfig(BaseModel):
         return partial(net, self.stream.num_classes, **values)
 
 
-def load_augmentations(fields: Mapping[str, FieldInfo], values: Values) -> None:
-    """Make known the augmentations that settings name by their places: `path/to/file.py:name`."""
-    for key, field in fields.items():
-        place = values.get(key)
-        if names_augmentation(field) and isinstance(place, str) and ":" in place:
-            AUGMENTATIONS[place]  # looked up, it is loaded
-
-
-def split_name(name: str) -> tuple[str, str, str]:
-    """Return a method's name, the plus, and the wrapper's name; a path may hold a plus itself.
-
-    >>> split_name("er+ccldc"), split_name("my+code.py:Mine")
-    (('er', '+', 'ccldc'), ('my+code.py:Mine', '', ''))
-    """
-    if not isinstance(name, str):
-        raise UserError(
-            f'name: need a method, and after a plus its wrapper, such as "er" or "er+ccldc", '
-            f"got {name!r:.60}"
-        )
-    place, colon, rest = name.rpartition(":")
-    base, plus, wrapper = rest.partition("+")
-    return f"{place}{colon}{base}", plus, wrapper
+def _present_names(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by their present names; each old one is noted in a warning."""
+    found: dict[str, Any] = {}
+    for old, value in given.items():
+        key, present = present_name(old, value)
+        if key in found or (key != old and key in given):
+            raise UserError(f"{name}: {old} and {key} are the same setting; give only {key}")
+        if note := old_name_note(old, value):
+            warnings.warn(note, DeprecationWarning, stacklevel=4)
+        found[key] = present
+    return found
