@@ -16,9 +16,9 @@ from PIL import Image
 from torch import Tensor
 
 from peerlearn.data import decode as decoder
+from peerlearn.data.arrays import checked_images
 from peerlearn.data.pictures import pictures
 from peerlearn.errors import UserError
-from peerlearn.learner.inputs import checked_images
 
 B, H, W = 5, 8, 10
 LAST = np.stack([picture(seed, H, W) for seed in range(B)])  # (B, H, W, 3)

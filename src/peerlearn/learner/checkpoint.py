@@ -20,10 +20,10 @@ from safetensors.torch import save as serialized
 from torch import Tensor
 
 from peerlearn.config.learner_config import LearnerConfig
+from peerlearn.data.arrays import MAX_CLASSES
 from peerlearn.devices import moved
 from peerlearn.documents import MOST_BYTES, bytes_if_readable, from_json, read_text
 from peerlearn.errors import UserError
-from peerlearn.learner.inputs import MOST_CLASSES
 from peerlearn.learner.resize import resize
 from peerlearn.learner.transaction import Transaction
 from peerlearn.learner.validation import check_state
@@ -168,7 +168,7 @@ def _classes(state: dict[str, Any]) -> int:
     first_met = state.get("progress.first_met")
     if not isinstance(first_met, Tensor) or first_met.ndim != 1:
         raise UserError("progress.first_met should be a number for each class")
-    if not 1 <= len(first_met) <= MOST_CLASSES:
+    if not 1 <= len(first_met) <= MAX_CLASSES:
         raise UserError(f"progress.first_met is of {len(first_met)} classes")
     return len(first_met)
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from peerlearn.config.learner_config import LearnerConfig
 from peerlearn.config.names import PREDICT_WITH, PredictWith
+from peerlearn.data.arrays import MAX_CLASSES, Array, checked_images, checked_labels
 from peerlearn.devices import RestoreTorchModes, generator, moved, private_randomness
 from peerlearn.distill import TEACHERS
 from peerlearn.distill.distillation import Distillation, Networks
@@ -23,14 +24,10 @@ from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner import checkpoint
 from peerlearn.learner.inputs import (
-    MOST_CLASSES,
-    Array,
     Devices,
     check_arguments,
     check_choice,
     check_steps,
-    checked_images,
-    checked_labels,
     network_of,
     usable_devices,
 )
@@ -371,7 +368,7 @@ class OnlineLearner:
         """Return a batch of the stream as the memory keeps it; labels on the CPU."""
         self._begin_call()
         raw = moved(checked_images(x, self.image_shape), self.device)
-        known = MOST_CLASSES if self.method.stream.grows else self.num_classes
+        known = MAX_CLASSES if self.method.stream.grows else self.num_classes
         return raw, checked_labels(y, len(raw), known)
 
     def _batch(self, raw: Tensor, labels: Tensor) -> LabelledImages:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from peerlearn.data.arrays import Array, checked_images
 from peerlearn.devices import RestoreTorchModes, moved
 from peerlearn.distill.distillation import Networks
 from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
-from peerlearn.learner.inputs import Array, checked_images
 from peerlearn.learner.parallel import PeerPool
 from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
