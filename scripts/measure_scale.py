@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+from peerlearn.files import Log
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import summarise
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.schema import Config
-from peerlearn.storage import Log
 
 CLASSES = {"cifar10": 10, "cifar100": 100, "tiny": 200, "imagenet100": 100}
 LINES = {"cifar10": 500, "cifar100": 500, "tiny": 1000, "imagenet100": 1300}  # one in ten batches

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from peerlearn import documents
+from peerlearn import files
+from peerlearn.files import Log
 from peerlearn.metrics.along import Point, summarise_points
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import summarise
 from peerlearn.records.folder import RunFolder, run_path
 from peerlearn.records.read import RunRecord
 from peerlearn.records.schema import Config, Cost, Summary
-from peerlearn.storage import Log
 
 NAMES = ["airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 STRENGTH = {"er": 0.0, "derpp": 0.02, "er_ace": 0.05, "ocm": 0.08, "gsa": 0.07, "onpro": 0.1}
@@ -253,11 +253,11 @@ def runs_root(tmp_path: Path) -> Path:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often a file of each name is read from now on."""
     names: Counter[str] = Counter()
-    read_bytes = documents.read_bytes
+    read_bytes = files.read_bytes
 
     def read_counted(path: Path, most: int | None = None) -> bytes:
         names[path.name] += 1
         return read_bytes(path, most)
 
-    monkeypatch.setattr(documents, "read_bytes", read_counted)
+    monkeypatch.setattr(files, "read_bytes", read_counted)
     return names

@@ -11,7 +11,8 @@ import pytest
 HOME = Path(__file__).parents[1] / "src" / "peerlearn"
 FLOORS = [  # from the ground up; a floor imports those below it, never a neighbour
     ["errors"],
-    ["units", "settings", "storage", "documents", "leases", "paper"],
+    ["files"],
+    ["units", "settings", "safe_yaml", "leases", "paper"],
     ["lazy", "registry", "runtime", "devices"],
     ["data"],
     ["stream"],

@@ -113,7 +113,7 @@ for module in pkgutil.walk_packages(peerlearn.__path__, "peerlearn."):
 import torch
 from peerlearn import StreamInfo, build_learner, runtime
 from peerlearn.cli import main
-from peerlearn.storage import locked
+from peerlearn.files import locked
 
 learner = build_learner("er+ccldc", StreamInfo(num_classes=2), "small", memory=4, width=2)
 for _ in range(2):

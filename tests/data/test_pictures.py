@@ -16,8 +16,8 @@ from PIL import Image
 from torch import Tensor
 
 from peerlearn.data import decode as decoder
-from peerlearn.data.arrays import checked_images
 from peerlearn.data.pictures import pictures
+from peerlearn.data.user_arrays import checked_images
 from peerlearn.errors import UserError
 
 B, H, W = 5, 8, 10

@@ -8,13 +8,13 @@ import pytest
 from command import command, run_small
 
 from peerlearn.cli.run import methods_of
-from peerlearn.documents import MOST_YAML_BYTES
 from peerlearn.errors import UserError
 from peerlearn.experiment.authors_file import Imported, read_authors_file
 from peerlearn.experiment.protocols import published_combinations
 from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.vocabulary import refuse_unused
 from peerlearn.records.folder import RunFolder
+from peerlearn.safe_yaml import MOST_YAML_BYTES
 
 
 class Data(NamedTuple):

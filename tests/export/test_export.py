@@ -638,14 +638,13 @@ print(*(name for name in sys.modules if name.startswith("peerlearn")))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {*done.stdout.split()} <= {
         "peerlearn",
-        "peerlearn.documents",
         "peerlearn.errors",
         "peerlearn.export",
         "peerlearn.export.agreement",
         "peerlearn.export.exported",
         "peerlearn.export.program",
         "peerlearn.lazy",
-        "peerlearn.storage",
+        "peerlearn.files",
     }
 
 

@@ -17,12 +17,12 @@ import yaml
 from fabricate import fabricate
 
 from peerlearn.cli.run import plan
-from peerlearn.documents import from_json, read_text
 from peerlearn.errors import UserError
 from peerlearn.experiment.identity import reconcile
 from peerlearn.experiment.progress import Console
 from peerlearn.experiment.resolve import Given, Resolved, resolve
 from peerlearn.experiment.run import _Run
+from peerlearn.files import from_json, read_text
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.read import read_runs
 from peerlearn.report import render as page

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from fabricate import config_of, fabricate
 
+from peerlearn.files import Log
 from peerlearn.records.folder import RunFolder, run_path, variant_name
 from peerlearn.records.read import read_run
-from peerlearn.storage import Log
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from fabricate import opened
 
-from peerlearn import documents
+from peerlearn import safe_yaml
 from peerlearn.errors import UserError
 from peerlearn.records import read
 from peerlearn.records.read import RunRecord, read_config, read_runs
@@ -158,7 +158,7 @@ def test_settings_of_a_series_are_parsed_once_and_each_run_has_its_seed(
 
     def from_yaml(text: str) -> object:
         parsed.append(text)
-        return documents.from_yaml(text)
+        return safe_yaml.from_yaml(text)
 
     monkeypatch.setattr(read, "from_yaml", from_yaml)
     runs = {run.folder: run for run in read_runs(tmp_path / "runs")}

@@ -15,12 +15,12 @@ import sys
 import time
 from pathlib import Path
 
+from peerlearn.files import replace_file
 from peerlearn.leases import leased
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import summarise
 from peerlearn.records.folder import RunFolder
 from peerlearn.records.schema import Config
-from peerlearn.storage import replace_file
 from peerlearn.studies.process import lifeline
 
 TASKS = 5

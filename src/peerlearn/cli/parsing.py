@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from typing_extensions import override
 
 from peerlearn.errors import UserError, did_you_mean
+from peerlearn.files import user_path
 from peerlearn.settings import old_name_note
-from peerlearn.storage import user_path
 
 if TYPE_CHECKING:
     from peerlearn.records.read import RunRecord

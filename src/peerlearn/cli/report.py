@@ -8,7 +8,7 @@ from pathlib import Path
 
 from peerlearn.cli.parsing import Commands, add_command, add_runs, path, runs_of
 from peerlearn.errors import UserError
-from peerlearn.storage import replace_file
+from peerlearn.files import replace_file
 
 
 def add(commands: Commands) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from peerlearn.cli.parsing import Commands, add_command, add_plugins, load_plugins, path
 from peerlearn.errors import UserError
-from peerlearn.storage import user_path
+from peerlearn.files import user_path
 from peerlearn.units import printable
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from peerlearn.cli.parsing import Commands, Parser, add_command, add_plugins, load_plugins, path
 from peerlearn.cli.run import files_of, methods_of
 from peerlearn.errors import UserError
-from peerlearn.storage import user_path
+from peerlearn.files import user_path
 from peerlearn.units import printable
 
 if TYPE_CHECKING:

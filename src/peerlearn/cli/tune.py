@@ -47,9 +47,9 @@ def act(args: argparse.Namespace) -> int:
 
     from peerlearn.experiment.resolve import Given, resolve
     from peerlearn.experiment.vocabulary import refuse_unused
+    from peerlearn.files import replace_file
     from peerlearn.records.study import MOST_TRIALS
     from peerlearn.report.tuning import render_study
-    from peerlearn.storage import replace_file
     from peerlearn.studies.found import evaluation
     from peerlearn.studies.search import Search
     from peerlearn.studies.space import checked, combinations, space_of

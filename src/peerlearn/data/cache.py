@@ -30,7 +30,7 @@ from torch import Tensor
 
 from peerlearn.data.places import cache_folder
 from peerlearn.errors import UserError
-from peerlearn.storage import locked, replace_file
+from peerlearn.files import locked, replace_file
 
 Pixels = npt.NDArray[np.uint8]
 Rows = tuple[int, int, Iterator[Pixels]]  # height, width, images (3, height, width)

@@ -11,7 +11,7 @@ from peerlearn.data.images import ImageSet
 from peerlearn.data.places import Progress
 from peerlearn.data.sources import known, load, where
 from peerlearn.errors import UserError
-from peerlearn.storage import user_path
+from peerlearn.files import user_path
 
 
 class Report(NamedTuple):

@@ -14,8 +14,8 @@ import torch
 
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.data.pickles import ForbiddenError, NotPlainError, read_plain
-from peerlearn.documents import Unreadable, read_bytes
 from peerlearn.errors import UserError
+from peerlearn.files import Unreadable, read_bytes
 
 PIXELS = 3 * 32 * 32
 MAX_BYTES = 1 << 29  # the largest official file has a third of that

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from peerlearn.data.places import Progress, target
 from peerlearn.data.sources import known
 from peerlearn.errors import UserError
-from peerlearn.storage import locked
+from peerlearn.files import locked
 
 CHUNK = 1 << 20  # bytes
 PATIENCE = 30  # seconds without an answer

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 
 from peerlearn.errors import UserError
-from peerlearn.storage import user_path
+from peerlearn.files import user_path
 
 Progress = Callable[[int, int], None]  # done, all; images or bytes
 SHEET = Path(__file__).parent / "mini.webp"

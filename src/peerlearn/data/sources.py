@@ -16,7 +16,7 @@ from typing_extensions import override
 from peerlearn.data import DATASETS
 from peerlearn.data.places import SHEET, Progress, imagenet100_classes, legible, places, target
 from peerlearn.errors import UserError
-from peerlearn.storage import user_path
+from peerlearn.files import user_path
 
 if TYPE_CHECKING:
     from peerlearn.data.images import Dataset

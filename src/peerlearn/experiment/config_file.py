@@ -7,9 +7,10 @@ from typing import Any
 
 import yaml
 
-from peerlearn.documents import MOST_YAML_BYTES, Unreadable, read_text, value_of, yaml_node
 from peerlearn.errors import UserError
 from peerlearn.experiment.resolve import ALIASES, Given
+from peerlearn.files import Unreadable, read_text
+from peerlearn.safe_yaml import MOST_YAML_BYTES, value_of, yaml_node
 from peerlearn.settings import OLD_NAMES, flatten, old_name_note
 
 

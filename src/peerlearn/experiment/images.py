@@ -9,7 +9,7 @@ from typing import NamedTuple
 from peerlearn.data import DATASETS, find, load
 from peerlearn.data.images import Dataset, content_digest
 from peerlearn.experiment.resolve import Resolved
-from peerlearn.storage import user_path
+from peerlearn.files import user_path
 
 PIXELS = "pixels-"  # before a fingerprint that counts them
 

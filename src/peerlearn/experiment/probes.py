@@ -16,10 +16,10 @@ from torch.nn import functional as F
 from peerlearn.devices import generator
 from peerlearn.experiment.curve import Curve, sample
 from peerlearn.experiment.settings import ProbeSettings
+from peerlearn.files import Log
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.snapshot import EVAL_BATCH
 from peerlearn.records.folder import RunFolder
-from peerlearn.storage import Log
 from peerlearn.stream.base import Batch, Stream, Task
 
 SAMPLE = 10  # test images of each class

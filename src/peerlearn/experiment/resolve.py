@@ -27,6 +27,7 @@ from peerlearn.experiment.settings import (
     StreamSettings,
     stream_settings,
 )
+from peerlearn.files import user_path
 from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.records.schema import MACHINE, PROBES
 from peerlearn.settings import (
@@ -39,7 +40,6 @@ from peerlearn.settings import (
     present_name,
     settings_of,
 )
-from peerlearn.storage import user_path
 
 GENERAL: Sequence[tuple[str, str, type[Settings]]] = (  # what no part of a learner has
     ("the run", "", RunSettings),

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import torch
 
-from peerlearn.documents import MOST_BYTES
 from peerlearn.errors import UserError
 from peerlearn.experiment.curve import USUAL_WINDOW, Curve
 from peerlearn.experiment.environment import environment
@@ -24,6 +23,7 @@ from peerlearn.experiment.probes import Probes
 from peerlearn.experiment.progress import label
 from peerlearn.experiment.resolve import Resolved
 from peerlearn.experiment.settings import EvaluationSettings, ProbeSettings, RunSettings
+from peerlearn.files import MOST_BYTES, Log
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.leases import Lease
 from peerlearn.nets.flops import forward_flops
@@ -33,7 +33,6 @@ from peerlearn.records.read import points_in, read_probes
 from peerlearn.records.schema import Config, Saved
 from peerlearn.runtime import available_threads, keep_freed_memory, peak_memory, reset_peak_memory
 from peerlearn.settings import Settings
-from peerlearn.storage import Log
 from peerlearn.stream.base import Stream
 from peerlearn.stream.dataset import DatasetStream
 

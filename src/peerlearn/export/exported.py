@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerlearn.documents import bytes_if_readable, from_json, read_text
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.export.agreement import brief
 from peerlearn.export.program import OUTPUTS, Program
-from peerlearn.storage import user_path
+from peerlearn.files import bytes_if_readable, from_json, read_text, user_path
 
 FORMAT = "peerlearn-export"
 SCHEMA = 1

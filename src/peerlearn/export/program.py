@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from peerlearn.documents import Unreadable, from_json
+from peerlearn.files import Unreadable, from_json
 
 OUTPUTS = ("logits", "probabilities")
 
@@ -150,7 +150,7 @@ def _operator(target: str) -> Callable[..., Any]:
     <OpOverload(op='aten.relu', overload='default')>
     >>> _operator("torch.ops.aten.from_file.default")
     Traceback (most recent call last):
-    peerlearn.documents.Unreadable: asks for torch.ops.aten.from_file.default
+    peerlearn.files.Unreadable: asks for torch.ops.aten.from_file.default
     """
     if target in _OF_NUMBERS:
         return _OF_NUMBERS[target]  # type: ignore[no-any-return]

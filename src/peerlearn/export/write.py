@@ -25,7 +25,6 @@ from safetensors.torch import save as serialized
 from torch import Tensor, nn
 
 from peerlearn import __version__
-from peerlearn.documents import from_json
 from peerlearn.errors import UserError
 from peerlearn.export.agreement import TRIPS, brief, close, distance
 from peerlearn.export.answer import Answer, Logits, pixels
@@ -44,9 +43,9 @@ from peerlearn.export.exported import (
 )
 from peerlearn.export.folding import folded
 from peerlearn.export.program import OUTPUTS
+from peerlearn.files import flush_folder, from_json, locked, user_path, write_file
 from peerlearn.methods.replay import images
 from peerlearn.peer import PeerModel
-from peerlearn.storage import flush_folder, locked, user_path, write_file
 
 TRIED = 3  # images of noise, and as many of large patches, on which all of it must agree
 NEEDED = ("onnx", "onnxscript", "onnxruntime")  # for ONNX: to write it, and to try it

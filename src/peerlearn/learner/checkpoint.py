@@ -20,15 +20,22 @@ from safetensors.torch import save as serialized
 from torch import Tensor
 
 from peerlearn.config.learner_config import LearnerConfig
-from peerlearn.data.arrays import MAX_CLASSES
+from peerlearn.data.user_arrays import MAX_CLASSES
 from peerlearn.devices import moved
-from peerlearn.documents import MOST_BYTES, bytes_if_readable, from_json, read_text
 from peerlearn.errors import UserError
+from peerlearn.files import (
+    MOST_BYTES,
+    bytes_if_readable,
+    flush_folder,
+    from_json,
+    read_text,
+    replace_file,
+    write_file,
+)
 from peerlearn.learner.resize import resize
 from peerlearn.learner.transaction import Transaction
 from peerlearn.learner.validation import check_state
 from peerlearn.settings import flatten, settings_of
-from peerlearn.storage import flush_folder, replace_file, write_file
 from peerlearn.stream.base import StreamInfo
 
 if TYPE_CHECKING:

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from peerlearn.config.learner_config import LearnerConfig
 from peerlearn.config.names import PREDICT_WITH, PredictWith
-from peerlearn.data.arrays import MAX_CLASSES, Array, checked_images, checked_labels
+from peerlearn.data.user_arrays import MAX_CLASSES, Array, checked_images, checked_labels
 from peerlearn.devices import RestoreTorchModes, generator, moved, private_randomness
 from peerlearn.distill import TEACHERS
 from peerlearn.distill.distillation import Distillation, Networks
 from peerlearn.distill.step import Step, mean_over_peers
 from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError, did_you_mean
+from peerlearn.files import user_path
 from peerlearn.learner import checkpoint
 from peerlearn.learner.inputs import (
     Devices,
@@ -49,7 +50,6 @@ from peerlearn.methods.replay import images
 from peerlearn.optim.optimizers import Optimizer
 from peerlearn.peer import Layout, Peer, PeerModel, Precision, State, part, prefixed
 from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest
-from peerlearn.storage import user_path
 
 MACHINE_OPTIONS = ("device", "compile", "peers_at_once")  # not recorded
 

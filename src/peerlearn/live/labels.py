@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerlearn.documents import LARGEST
 from peerlearn.errors import UserError
+from peerlearn.files import LARGEST
 
 DEEPEST = 8  # tuples within tuples
 PAIRED = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")  # JSON gives one character back for two

@@ -14,6 +14,7 @@ from peerlearn.config.names import NET, PredictWith, split_name
 from peerlearn.data.decode import check_size
 from peerlearn.data.pictures import Pictures, pictures
 from peerlearn.errors import UserError
+from peerlearn.files import user_path
 from peerlearn.learner import checkpoint
 from peerlearn.learner.build import build_learner
 from peerlearn.learner.online import OnlineLearner
@@ -27,7 +28,6 @@ from peerlearn.methods.interface import methods_without_tasks
 from peerlearn.metrics.along import Prequential
 from peerlearn.metrics.calibration import Fit, RecentSureness
 from peerlearn.metrics.drift import DriftHint
-from peerlearn.storage import user_path
 from peerlearn.stream.base import StreamInfo
 
 Size = int | tuple[int, int]

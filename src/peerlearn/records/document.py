@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from peerlearn.documents import Unreadable, from_json, from_yaml, read_text
 from peerlearn.errors import UserError
+from peerlearn.files import Unreadable, from_json, read_text, replace_file
 from peerlearn.records.schema import Record, without_nan
-from peerlearn.storage import replace_file
+from peerlearn.safe_yaml import from_yaml
 
 R = TypeVar("R", bound=Record)
 Refuse = Callable[[Path, str], UserError]  # what to say of a file, and what to do next

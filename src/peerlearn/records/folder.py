@@ -11,14 +11,13 @@ from typing import Any, Protocol
 
 import yaml
 
-from peerlearn.documents import Unreadable, from_json, read_bytes, read_text
 from peerlearn.errors import UserError
+from peerlearn.files import Log, Unreadable, from_json, read_bytes, read_text, replace_file
 from peerlearn.leases import Lease, leased
 from peerlearn.records.document import MissingError
 from peerlearn.records.read import read_config, read_finished
 from peerlearn.records.schema import ACCURACY_SCHEMA, SCHEMA, Config, Summary, without_nan
 from peerlearn.settings import nest
-from peerlearn.storage import Log, replace_file
 
 LONGEST = 120  # characters of a variant's folder
 LONGEST_NAME = 255  # of any folder

@@ -11,15 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from peerlearn.documents import (
-    MOST_BYTES,
-    MOST_YAML_BYTES,
-    Unreadable,
-    from_json,
-    from_yaml,
-    read_text,
-)
 from peerlearn.errors import UserError
+from peerlearn.files import MOST_BYTES, Unreadable, from_json, read_text
 from peerlearn.metrics.along import Point
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.metrics.table import MAIN, summarise
@@ -48,6 +41,7 @@ from peerlearn.records.schema import (
     Step,
     Summary,
 )
+from peerlearn.safe_yaml import MOST_YAML_BYTES, from_yaml
 from peerlearn.settings import flatten
 
 LONGEST_FILES = {  # in bytes; above what the longest run writes, and read within two seconds

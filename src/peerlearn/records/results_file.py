@@ -14,8 +14,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from peerlearn.documents import Unreadable, read_bytes
 from peerlearn.errors import UserError
+from peerlearn.files import Unreadable, read_bytes, replace_file
 from peerlearn.records.document import brief, check_schema, checked, mapping_in
 from peerlearn.records.folder import run_path, variant_name
 from peerlearn.records.read import (
@@ -27,7 +27,6 @@ from peerlearn.records.read import (
     summary_in,
 )
 from peerlearn.records.schema import ACCURACY_SCHEMA, SCHEMA, Config, Count, Record, without_nan
-from peerlearn.storage import replace_file
 
 RESULTS_SCHEMA = 1
 MOST_BYTES = 1 << 27  # some 30,000 runs of five tasks, or 700 of a hundred

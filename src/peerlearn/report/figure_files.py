@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from peerlearn.errors import UserError
+from peerlearn.files import replace_file
 from peerlearn.records.analysis import Analysis, AnyPanel, Bars, Heat, Images, Lines, Scatter
 from peerlearn.report.figure_drawing import FORMATS, draw
 from peerlearn.report.panels import numbered
-from peerlearn.storage import replace_file
 from peerlearn.units import printable
 
 WIDTHS = {"column": 3.3, "page": 6.9}  # inches

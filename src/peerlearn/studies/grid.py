@@ -12,10 +12,10 @@ from peerlearn.errors import UserError, did_you_mean
 from peerlearn.experiment.resolve import ALIASES, Given, Resolved, resolve
 from peerlearn.experiment.settings import parse_seeds
 from peerlearn.experiment.vocabulary import every_key, refuse_unused
+from peerlearn.files import user_path
 from peerlearn.records.folder import run_path
 from peerlearn.records.schema import MACHINE
 from peerlearn.settings import matching, present_name
-from peerlearn.storage import user_path
 
 MOST_RUNS = 100_000
 OWN = ("methods", "method", "seeds", "seed", "include", "exclude")

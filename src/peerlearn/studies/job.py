@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from peerlearn import __version__
 from peerlearn.data import DATASETS
 from peerlearn.experiment.resolve import PRECISION, Given, Resolved, resolve
+from peerlearn.files import user_path
 from peerlearn.records.folder import RunFolder, run_path, variant_name
-from peerlearn.storage import user_path
 from peerlearn.studies.grid import Wish
 from peerlearn.units import printable
 

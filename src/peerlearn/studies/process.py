@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from peerlearn.storage import write_file
+from peerlearn.files import write_file
 
 How = Literal["done", "stopped", "busy", "failed", "memory", "died"]
 # exit codes that nobody else's code is likely to choose; all others: failed

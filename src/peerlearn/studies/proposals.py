@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from peerlearn.errors import UserError
+from peerlearn.files import write_file
 from peerlearn.leases import leased
 from peerlearn.records.schema import later_settings
 from peerlearn.records.study import Range
-from peerlearn.storage import write_file
 from peerlearn.studies.search import Search
 from peerlearn.studies.space import applies, combinations
 

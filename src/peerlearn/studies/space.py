@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from peerlearn.documents import from_yaml
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.experiment.config_file import read_mapping
 from peerlearn.experiment.resolve import ALIASES, Given, Resolved, resolve
 from peerlearn.optim import OPTIMIZERS
 from peerlearn.records.study import Range
+from peerlearn.safe_yaml import from_yaml
 from peerlearn.settings import matching, settings_of
 from peerlearn.studies.grid import settings_in
 

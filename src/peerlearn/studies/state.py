@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from peerlearn.documents import from_json, read_text
 from peerlearn.errors import UserError
+from peerlearn.files import from_json, read_text, replace_file
 from peerlearn.leases import latest, leased
 from peerlearn.records.document import MissingError
 from peerlearn.records.read import read_accuracy, read_summary
-from peerlearn.storage import replace_file
 
 ERROR_LOG = "error.log"  # in the folder of a run that was given up: the last lines of its process
 PLANS = ".sweeps"  # in the folder of all runs: which were asked for

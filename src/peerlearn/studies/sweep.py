@@ -13,9 +13,9 @@ from peerlearn.errors import UserError
 from peerlearn.experiment.identity import reconcile
 from peerlearn.experiment.images import Loader
 from peerlearn.experiment.run import stop_signals
+from peerlearn.files import replace_file
 from peerlearn.leases import BEAT, Watch, latest
 from peerlearn.records.schema import Summary
-from peerlearn.storage import replace_file
 from peerlearn.studies.executor import Executor
 from peerlearn.studies.job import Job
 from peerlearn.studies.process import Ended

@@ -18,11 +18,11 @@ from typing import Any
 
 from peerlearn.errors import UserError
 from peerlearn.experiment.run import stop_signals
+from peerlearn.files import replace_file
 from peerlearn.leases import Watch, latest, leased
 from peerlearn.metrics.matrix import AccuracyMatrix
 from peerlearn.records.read import read_accuracy
 from peerlearn.records.study import Study, Trial, write_study
-from peerlearn.storage import replace_file
 from peerlearn.studies.executor import Executor
 from peerlearn.studies.found import STATES, preset, record, trial_of
 from peerlearn.studies.job import Job, Place

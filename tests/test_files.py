@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from peerlearn.errors import UserError
-from peerlearn.storage import Log, locked, replace_file, user_path, write_file
+from peerlearn.files import Log, locked, replace_file, user_path, write_file
 
 PROCESSES = multiprocessing.get_context("fork")
 

@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from peerlearn import documents
-from peerlearn.documents import (
-    Unreadable,
-    from_json,
-    from_yaml,
-    read_text,
-    yaml_node,
-)
+from peerlearn import safe_yaml
+from peerlearn.files import Unreadable, from_json, read_text
+from peerlearn.safe_yaml import from_yaml, yaml_node
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
@@ -103,7 +98,7 @@ def test_yaml_has_one_meaning_with_and_without_its_c_library(
             return str(error)
 
     with_it = [outcome(text) for text in texts]
-    monkeypatch.setattr(documents, "_FAST", None)
+    monkeypatch.setattr(safe_yaml, "_FAST", None)
     assert [outcome(text) for text in texts] == with_it
 
 

@@ -1,22 +1,34 @@
-"""Files: written whole or not at all, appended to, locked between processes, and paths as typed.
+"""Files: written whole or not at all, appended to, locked; read within bounds; paths as typed.
 
-Every byte of a checkpoint and of a run's folder is written by the functions of this module, one
-call of the system after the other, so that a test can stop at any of them.
+Others may have written what is read: JSON is bounded before it is believed. Every byte of a
+checkpoint and of a run's folder is written by the functions of this module, one call of the system
+after the other, so that a test can stop at any of them.
 """
 
+import json
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
 from peerlearn.errors import UserError
 
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would turn line ends around
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | _BINARY  # opening a pipe would wait for a writer
+MOST_BYTES = 1 << 26  # of a file of JSON
+DEEPEST = 32  # levels of nesting
+LARGEST = 10**300  # whole numbers beyond it have no float
+_SIMPLE = {str, float, bool, type(None)}  # kinds of values in which nothing can go wrong
+
+
+class Unreadable(ValueError):  # noqa: N818
+    """A document cannot be taken; says why in a few words."""
 
 
 def replace_file(path: Path, content: bytes | str, *, shared: bool = False) -> None:
@@ -127,3 +139,71 @@ def user_path(typed: str | PathLike[str]) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         raise UserError(f"{text}: there is no such user; write the folder out") from None
+
+
+# ---- reading
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """The text of a plain file of at most so many bytes."""
+    return read_bytes(path, most).decode()
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a plain file; a pipe or a device could be without end."""
+    handle = os.open(path, os.O_RDONLY | _AT_ONCE)
+    with open(handle, "rb") as file:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise Unreadable("is not a plain file")
+        if most is not None and facts.st_size > most:
+            raise Unreadable(f"is over {most} bytes long")
+        return file.read(most)
+
+
+def bytes_if_readable(path: Path) -> bytes:
+    """The content of a plain file, or no bytes: for whoever compares a digest anyway."""
+    try:
+        return read_bytes(path)
+    except (OSError, Unreadable, MemoryError):
+        return b""
+
+
+def from_json(text: str) -> Any:
+    """The value of a JSON text."""
+    try:
+        content = json.loads(text)
+    except RecursionError:
+        raise Unreadable("is nested too deeply") from None
+    except ValueError as error:
+        raise Unreadable(f"is not JSON ({error})") from None
+    check_bounds(content)
+    return content
+
+
+def check_bounds(content: Any) -> None:
+    """Refuse what later code would stumble over: deep nesting, numbers without end."""
+    level = [content]
+    for _ in range(DEEPEST + 1):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner += [*value, *value.values()]
+            elif isinstance(value, list | tuple | set):
+                # rows of a matrix, of which there are many, are not looked at number by number
+                kinds = set(map(type, value))
+                if kinds == {int}:
+                    _refuse_large(max(value), min(value))
+                elif not kinds <= _SIMPLE:
+                    inner += value
+            elif isinstance(value, int):
+                _refuse_large(value)
+        if not inner:
+            return
+        level = inner
+    raise Unreadable("is nested too deeply")
+
+
+def _refuse_large(*values: int) -> None:
+    if max(map(abs, values)) >= LARGEST:
+        raise Unreadable("holds a number of over 300 digits")

@@ -1,70 +1,21 @@
-"""JSON and YAML that others may have written: bounded before it is believed."""
+"""YAML that others may have written: bounded before it is believed."""
 
-import json
-import os
 import re
-import stat
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-# opening a pipe would wait for somebody to write; Windows would turn line ends around
-_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-MOST_BYTES = 1 << 26  # of a file of JSON
+from peerlearn.files import DEEPEST, Unreadable, check_bounds
+
 MOST_YAML_BYTES = 1 << 16  # YAML is read slowly
 MOST_YAML_NODES = 10_000  # aliases followed
-DEEPEST = 32
 MOST_BRACKETS = 100  # open at once: for thousands the reader of YAML takes seconds
-LARGEST = 10**300  # whole numbers beyond it have no float
 # where PyYAML was built with its C library
 _FAST: "type[yaml.CSafeLoader] | None" = getattr(yaml, "CSafeLoader", None)
-_SIMPLE = {str, float, bool, type(None)}  # kinds of values in which nothing can go wrong
 # what its constructors raise for tags that promise too much, such as !!timestamp x
 _TRIPS = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
           ValueError)  # fmt: skip
-
-
-class Unreadable(ValueError):  # noqa: N818
-    """A document cannot be taken; says why in a few words."""
-
-
-def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """The text of a plain file of at most so many bytes."""
-    return read_bytes(path, most).decode()
-
-
-def read_bytes(path: Path, most: int | None = None) -> bytes:
-    """The content of a plain file; a pipe or a device could be without end."""
-    handle = os.open(path, os.O_RDONLY | _AT_ONCE)
-    with open(handle, "rb") as file:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            raise Unreadable("is not a plain file")
-        if most is not None and facts.st_size > most:
-            raise Unreadable(f"is over {most} bytes long")
-        return file.read(most)
-
-
-def bytes_if_readable(path: Path) -> bytes:
-    """The content of a plain file, or no bytes: for whoever compares a digest anyway."""
-    try:
-        return read_bytes(path)
-    except (OSError, Unreadable, MemoryError):
-        return b""
-
-
-def from_json(text: str) -> Any:
-    """The value of a JSON text."""
-    try:
-        content = json.loads(text)
-    except RecursionError:
-        raise Unreadable("is nested too deeply") from None
-    except ValueError as error:
-        raise Unreadable(f"is not JSON ({error})") from None
-    _check(content)
-    return content
 
 
 def from_yaml(text: str) -> Any:
@@ -93,7 +44,7 @@ def value_of(node: yaml.Node) -> Any:
         content = yaml.constructor.SafeConstructor().construct_document(node)
     except _TRIPS as error:
         raise Unreadable(f"is not YAML ({_first_line(error)})") from None
-    _check(content)
+    check_bounds(content)
     return content
 
 
@@ -162,31 +113,3 @@ def _refuse_double_keys(node: yaml.MappingNode) -> None:
                 line = key.start_mark.line + 1
                 raise Unreadable(f"has {key.value!r:.60} a second time in line {line}")
             seen.add(key.value)
-
-
-def _check(content: Any) -> None:
-    """Refuse what later code would stumble over: deep nesting, numbers without end."""
-    level = [content]
-    for _ in range(DEEPEST + 1):
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, dict):
-                inner += [*value, *value.values()]
-            elif isinstance(value, list | tuple | set):
-                # rows of a matrix, of which there are many, are not looked at number by number
-                kinds = set(map(type, value))
-                if kinds == {int}:
-                    _refuse_large(max(value), min(value))
-                elif not kinds <= _SIMPLE:
-                    inner += value
-            elif isinstance(value, int):
-                _refuse_large(value)
-        if not inner:
-            return
-        level = inner
-    raise Unreadable("is nested too deeply")
-
-
-def _refuse_large(*values: int) -> None:
-    if max(map(abs, values)) >= LARGEST:
-        raise Unreadable("holds a number of over 300 digits")
