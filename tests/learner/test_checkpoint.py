@@ -26,8 +26,8 @@ from peerlearn import (
     StreamInfo,
     UserError,
     build_learner,
+    files,
     small_net,
-    storage,
 )
 from peerlearn.learner import checkpoint
 from peerlearn.learner.validation import check_state
@@ -261,7 +261,7 @@ def test_a_failure_after_the_rename_leaves_the_new_checkpoint(
     def no_folders(_path: Path) -> None:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(storage, "flush_folder", no_folders)
+    monkeypatch.setattr(files, "flush_folder", no_folders)
     with pytest.raises(UserError, match="cannot be written"):
         learner.save(tmp_path)
     build("er").load(tmp_path)

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,13 +34,8 @@ from peerlearn.learner.inputs import (
 )
 from peerlearn.learner.parallel import FairLock, PeerPool, SharedStateError, warn_of_shared_state
 from peerlearn.learner.resize import resize
-from peerlearn.learner.snapshot import (
-    Fingerprint,
-    PredictingNetworks,
-    Snapshot,
-    has_own_rule,
-)
-from peerlearn.learner.transaction import Changing, Transaction, Undo
+from peerlearn.learner.snapshot import Snapshot, has_own_rule, predictors_of
+from peerlearn.learner.transaction import Changing, Fingerprint, Transaction, Undo
 from peerlearn.learner.validation import check_networks
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
@@ -190,16 +185,16 @@ class OnlineLearner:
 
         self.teachers = {name: teacher(name) for name in d.teacher_names}
         self.predict_with: PredictWith = predict_with or d.predict_with
-        self._predicting = PredictingNetworks(self.peers, self.teachers)
+        self.predictors = predictors_of(self.peers, self.teachers)
         self._networks: Networks = (
             d.predict_with if self.predict_with == "ncm" else self.predict_with
         )
         self._check_source(self._networks)
-        self._distance: Distance = distance
+        self.ncm_distance: Distance = distance
         self.image_shape: tuple[int, ...] | None = None
         self.pool = PeerPool.of_peers(self.peers, peers_at_once, compiled=compile)
         # as many threads again, so that predictions do not wait for a step
-        self._prediction_pool = PeerPool(self.pool.count, [peer.device for peer in self.peers])
+        self.prediction_pool = PeerPool(self.pool.count, [peer.device for peer in self.peers])
         self._step = Step(
             self.peers,
             self.pool,
@@ -215,10 +210,10 @@ class OnlineLearner:
         self.transaction: Transaction | None = None  # that is under way, or was interrupted
         self._turns = FairLock()  # of threads that learn, save or load
         self.state_lock = threading.RLock()  # while images in memory change or are copied
-        self._published: _Published | None = None
-        self._weight_changes = _Counter()
+        self._published: Snapshot | None = None  # the last one
+        self._fingerprint: Fingerprint | None = None  # of the state that it is of
         for peer in self.peers:  # torch does not count what fused optimizers write
-            peer.optimizer.register_step_post_hook(self._weight_changes.add)
+            peer.optimizer.register_step_post_hook(_count_write)
 
     # --- learning
 
@@ -330,7 +325,7 @@ class OnlineLearner:
             return step()
         except SharedStateError:
             self.pool.fall_back_to_sequential()
-            self._prediction_pool.fall_back_to_sequential()
+            self.prediction_pool.fall_back_to_sequential()
             warn_of_shared_state()
             return step()
 
@@ -460,7 +455,7 @@ class OnlineLearner:
     @property
     def sources(self) -> tuple[Networks, ...]:
         """The networks that can predict: "peers", and "ema" and "average" with an EMA teacher."""
-        return ("peers", "ema", "average") if self._predicting.pairs else ("peers",)
+        return self.predictors.sources
 
     def snapshot(
         self, predict_with: PredictWith | None = None, *, memory: bool = False
@@ -480,15 +475,13 @@ class OnlineLearner:
         if memory and not len(self.memory):
             raise UserError("nearest class means: the memory holds no image; keep some first")
         with self.state_lock:
-            state, views = self.publish(), self._published.views if self._published else {}
+            state = self.publish()
             wanted = memory or source == "ncm" or has_own_rule(self.method)
             is_whole = state.version == self.version and self.changing != "images"
             if wanted and not state.has_memory and len(self.memory) and is_whole:
                 state.keep_memory(self.memory)
-                views.clear()
-            if source not in views:
-                views[source] = state.using(networks, means=source == "ncm")
-            return views[source]
+                self._fingerprint = self._take_fingerprint(self.memory.columns)
+            return state.using(networks, means=source == "ncm")
 
     def publish(self) -> Snapshot:
         """Take a snapshot if the last one is not of the present state; return the last one.
@@ -498,39 +491,27 @@ class OnlineLearner:
         with self.state_lock:
             is_whole = self.transaction is None and not self.changing
             if is_whole and not self._is_published():
-                changes = self._weight_changes.value
-                fingerprint = Fingerprint(self._predicting.all, self.memory)
-                self._published = _Published(self.take_snapshot(), fingerprint, changes, {})
+                fingerprint = self._take_fingerprint()
+                self._published, self._fingerprint = Snapshot(self), fingerprint
             if self._published is None:
                 self.raise_if_broken()
             assert self._published is not None, "a transaction begins with a snapshot"
-            return self._published.snapshot
+            return self._published
 
     def _is_published(self) -> bool:
         return (
             self._published is not None
-            and self._published.snapshot.version == self.version
-            and self._published.weight_changes == self._weight_changes.value
-            and self._published.fingerprint.is_current()
+            and self._fingerprint is not None
+            and self._published.version == self.version
+            and self._fingerprint.is_current()
         )
 
-    def take_snapshot(self) -> Snapshot:
-        """Return a snapshot of the very present, in the midst of a step if one is under way."""
-        return Snapshot(
-            self._predicting.copy(),
-            self._predicting.pairs,
-            copy.copy(self.method),  # its stream may learn of more classes
-            device=self.device,
-            num_classes=self.num_classes,
-            image_shape=self.image_shape,
-            pool=self._prediction_pool,
-            distance=self._distance,
-            version=self.version,
-        )
+    def _take_fingerprint(self, columns: Sequence[str] = ()) -> Fingerprint:
+        return Fingerprint(chain(*self.predictors.by_source.values()), self.memory, columns)
 
     def refresh(self) -> None:
         """Predict with the present networks: they were changed by hand as torch does not count."""
-        self._weight_changes.add()
+        self._fingerprint = None
 
     def _check_source(self, source: Any) -> None:
         if not isinstance(source, str) or source not in self.sources:
@@ -710,20 +691,6 @@ class OnlineLearner:
         return learner
 
 
-class _Published(NamedTuple):
-    """The last snapshot, what tells whether it is of the present state, and its views by source."""
-
-    snapshot: Snapshot
-    fingerprint: Fingerprint
-    weight_changes: int
-    views: dict[PredictWith, Snapshot]
-
-
-class _Counter:
-    """A number that counts calls."""
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    def add(self, *_: object) -> None:
-        self.value += 1
+def _count_write(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """Let torch count that an optimizer has written to its parameters."""
+    torch.autograd.graph.increment_version(optimizer.param_groups[0]["params"][0])

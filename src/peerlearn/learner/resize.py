@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from peerlearn.devices import moved
 from peerlearn.errors import UserError
+from peerlearn.learner.snapshot import Snapshot
 from peerlearn.learner.validation import check_rows
 from peerlearn.methods.interface import Shape
 from peerlearn.peer import Peer, PeerModel
@@ -176,7 +177,7 @@ def _some_images(learner: "OnlineLearner") -> Tensor | None:
 
 def _outputs(learner: "OnlineLearner", x: Tensor) -> list[Tensor]:
     """Return the present logits of each peer, with every row of its classifier."""
-    now = learner.take_snapshot()
+    now = Snapshot(learner)
     return [now.all_logits(x, peer) for peer in range(len(learner.peers))]
 
 

@@ -1,27 +1,28 @@
 """Snapshots: immutable states of a learner, with which it predicts."""
 
 import copy
-import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from peerlearn.data.user_arrays import Array, checked_images
 from peerlearn.devices import RestoreTorchModes, moved
 from peerlearn.distill.distillation import Networks
 from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
-from peerlearn.learner.parallel import PeerPool
 from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
-from peerlearn.methods.class_means import ClassMeans, Distance, comparable
+from peerlearn.methods.class_means import ClassMeans, comparable
 from peerlearn.methods.interface import Method
 from peerlearn.methods.replay import images
 from peerlearn.nets.base import average_weights, copy_network, share_network
 from peerlearn.peer import Peer, PeerModel
+
+if TYPE_CHECKING:
+    from peerlearn.learner.online import OnlineLearner
 
 EVAL_BATCH = 250  # images per forward
 MEANS_PART = 40 * EVAL_BATCH  # images of the memory whose features are there at a time
@@ -58,17 +59,12 @@ class Snapshot:
     nor buffers.
 
     Args:
-        networks: copies in evaluation mode by source, "peers" and, where there are some, "ema".
-        pairs: for each peer the numbers, in `networks`, of itself and of its EMA copy.
-        method: whose rule makes a class of outputs.
-        device: where outputs are, wherever the networks are.
-        num_classes: that are predicted; a network may have rows for more, which are untrained.
-        image_shape: (3, H, W) of the images so far, None before the first.
-        pool: in which the networks compute.
-        distance: of features to class means.
-        version: of the learner at that moment.
+        learner: whose present state it takes, in the midst of a step if one is under way.
 
     Attributes:
+        version: of the learner at that moment.
+        num_classes: that are predicted; a network may have rows for more, which are untrained.
+        image_shape: (3, H, W) of the images so far, None before the first.
         source: the networks that predict: "peers", "ema" or "average".
         by_means: whether classes and logits are those of the nearest class means.
 
@@ -82,25 +78,21 @@ class Snapshot:
     (torch.Size([10, 4]), 1, 2)
     """
 
-    def __init__(
-        self,
-        networks: Mapping[Networks, Sequence[PeerModel]],
-        pairs: Sequence[tuple[int, int]],
-        method: Method[Any],
-        *,
-        device: torch.device,
-        num_classes: int,
-        image_shape: tuple[int, ...] | None,
-        pool: PeerPool,
-        distance: Distance,
-        version: int,
-    ) -> None:
-        self.method, self.device, self.distance = method, device, distance
-        self.num_classes, self.image_shape, self.version = num_classes, image_shape, version
+    def __init__(self, learner: "OnlineLearner") -> None:
+        self.version, self.image_shape = learner.version, learner.image_shape
+        self.num_classes, self.device = learner.num_classes, learner.device
+        self.method = copy.copy(learner.method)  # its stream may learn of more classes
         self.source: Networks = "peers"
         self.by_means = False
-        self._networks, self._pairs, self._pool = dict(networks), pairs, pool
+        self._sources, self._pairs = learner.sources, learner.predictors.pairs
+        self._distance = learner.ncm_distance
+        self._networks = {
+            source: [copy_network(network) for network in networks]
+            for source, networks in learner.predictors.by_source.items()
+        }
+        self._pool = learner.prediction_pool
         self._outputs: tuple[Array, Outputs] | None = None
+        self._views: dict[tuple[Networks, bool], Snapshot] = {}  # what `using` returned
         # filled on demand, and shared by all that `using` returns
         self._rows: list[tuple[Tensor, Tensor]] = []  # one: images and labels of the memory
         self._means: dict[Networks, ClassMeans] = {}
@@ -113,13 +105,14 @@ class Snapshot:
 
         Class means predict if there are images of the memory, see `keep_memory`.
         """
-        known = ("peers", "ema", "average") if self._pairs else ("peers",)
-        if networks not in known:
-            choices = " or ".join(known)
+        if networks not in self._sources:
+            choices = " or ".join(self._sources)
             raise UserError(f"snapshot: unknown source {networks!r:.40}; choose {choices}")
-        view = copy.copy(self)
-        view.source, view.by_means = networks, means and self.has_memory
-        return view
+        by_means = means and self.has_memory
+        if (networks, by_means) not in self._views:
+            self._views[networks, by_means] = view = copy.copy(self)
+            view.source, view.by_means, view._views = networks, by_means, {}
+        return self._views[networks, by_means]
 
     @property
     def models(self) -> Sequence[PeerModel]:
@@ -246,14 +239,14 @@ class Snapshot:
         means = torch.zeros((), device=self.device)
         total = y.new_zeros(self.num_classes)
         for part, labels in zip(x.split(MEANS_PART), y.split(MEANS_PART), strict=True):
-            features = comparable(self.features(part), self.distance)
+            features = comparable(self.features(part), self._distance)
             found = class_means(features, moved(labels, self.device), self.num_classes)
             count = labels.bincount(minlength=self.num_classes)
             total += count
             share = moved(count / total.clamp(min=1), self.device)
             means = means + (found - means) * share[:, None]
         held: Tensor = moved(y.unique(), self.device)
-        return ClassMeans(held, comparable(means[held], self.distance), self.distance)
+        return ClassMeans(held, comparable(means[held], self._distance), self._distance)
 
     def _forward(
         self, x: Array, forward: Callable[[PeerModel, Tensor], R], peer: int | None = None
@@ -276,41 +269,40 @@ class Snapshot:
             return [by_model(part) for part in raw.split(EVAL_BATCH)]
 
 
-class PredictingNetworks:
-    """The networks of a learner that can predict: its peers and, if there are some, EMA copies.
+class Predictors(NamedTuple):
+    """The networks of a learner that can predict.
 
     Args:
-        peers: that learn.
-        teachers: by name; the EMA copies are those of the first that has some.
+        by_source: "peers" and, where there are some, "ema".
+        pairs: for each peer the numbers, in `by_source`, of itself and of its EMA copy.
     """
 
-    def __init__(self, peers: Sequence[Peer], teachers: Mapping[str, Teacher]) -> None:
-        self.by_source: dict[Networks, list[PeerModel]] = {"peers": [peer.model for peer in peers]}
-        self.pairs: list[tuple[int, int]] = []  # the numbers of a peer and of its EMA copy
-        for name, teacher in teachers.items():
-            copies = teacher.ema_copies
-            if teacher.is_ema and len(copies) != len(peers):
-                raise UserError(
-                    f"teacher {name!r}: ema_copies must hold a network for each of "
-                    f"{len(peers)} peers, and holds {len(copies)}"
-                )
-            if not {*copies} <= {*teacher.networks}:
-                raise UserError(f"teacher {name!r}: ema_copies must be among its networks")
-            if teacher.is_ema and not self.pairs:
-                self.by_source["ema"] = [*dict.fromkeys(copies)]  # peers may share one
-                self.pairs = [(i, self.by_source["ema"].index(c)) for i, c in enumerate(copies)]
+    by_source: Mapping[Networks, Sequence[PeerModel]]
+    pairs: Sequence[tuple[int, int]]
 
     @property
-    def all(self) -> list[PeerModel]:
-        """All of them."""
-        return [network for networks in self.by_source.values() for network in networks]
+    def sources(self) -> tuple[Networks, ...]:
+        """The names of networks that can predict: "average" is half-way between the others."""
+        return ("peers", "ema", "average") if self.pairs else ("peers",)
 
-    def copy(self) -> dict[Networks, Sequence[PeerModel]]:
-        """Return copies of all of them, by source."""
-        return {
-            source: [copy_network(network) for network in networks]
-            for source, networks in self.by_source.items()
-        }
+
+def predictors_of(peers: Sequence[Peer], teachers: Mapping[str, Teacher]) -> Predictors:
+    """Return the peers and, of the first teacher that has some, their EMA copies."""
+    by_source: dict[Networks, Sequence[PeerModel]] = {"peers": [peer.model for peer in peers]}
+    pairs: list[tuple[int, int]] = []
+    for name, teacher in teachers.items():
+        copies = teacher.ema_copies
+        if teacher.is_ema and len(copies) != len(peers):
+            raise UserError(
+                f"teacher {name!r}: ema_copies must hold a network for each of "
+                f"{len(peers)} peers, and holds {len(copies)}"
+            )
+        if not {*copies} <= {*teacher.networks}:
+            raise UserError(f"teacher {name!r}: ema_copies must be among its networks")
+        if teacher.is_ema and not pairs:
+            by_source["ema"] = unique = [*dict.fromkeys(copies)]  # peers may share one
+            pairs = [(i, unique.index(copied)) for i, copied in enumerate(copies)]
+    return Predictors(by_source, pairs)
 
 
 def has_own_rule(method: Method[Any]) -> bool:
@@ -321,47 +313,3 @@ def has_own_rule(method: Method[Any]) -> bool:
 def _mean(outputs: list[list[Tensor]]) -> Tensor:
     """Return the mean over networks, (B, ...). outputs: by part of the images and network."""
     return torch.cat([torch.stack(part).mean(dim=0) for part in outputs])
-
-
-class Fingerprint:
-    """The tensors of networks and of a memory at one moment: which, and how often written.
-
-    It tells whether a snapshot is still of the present state, also after a change by hand. Torch
-    counts changes in place and by `load_state_dict`. It does not count those through `.data` or
-    NumPy, nor by a fused optimizer, nor of what is no tensor (a hook, `eps` of a layer).
-    """
-
-    def __init__(self, networks: Sequence[nn.Module], memory: Memory) -> None:
-        self._memory = memory
-        self._places = [
-            place
-            for network in networks
-            for module in network.modules()
-            for place in (module._parameters, module._buffers, module._modules)
-        ]
-        self._rows = [memory.room(column) for column in memory.columns]
-        self._parts = [*self._present()]  # kept, so that no other object can be taken for them
-        self._versions = [*map(_writes, self._parts)]
-        self._changes = memory.changes
-
-    def is_current(self) -> bool:
-        """Return whether all has the same parts still, and none has been written since."""
-        now = [*self._present()]
-        same = len(now) == len(self._parts) and all(map(operator.is_, now, self._parts))
-        return (
-            same
-            and self._memory.changes == self._changes
-            and [*map(_writes, now)] == self._versions
-        )
-
-    def _present(self) -> Iterator[object]:
-        for place in self._places:
-            yield from place.values()
-        yield from self._rows
-
-
-def _writes(part: object) -> object:
-    """Return how often a tensor has been written; equal to nothing where that is not counted."""
-    if not isinstance(part, Tensor):
-        return None
-    return object() if part.is_inference() else part._version

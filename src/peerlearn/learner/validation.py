@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from peerlearn.errors import UserError
+from peerlearn.learner.snapshot import Snapshot
 from peerlearn.methods.interface import COUNTS, check_kept
 from peerlearn.nets.base import classifier_of
 from peerlearn.optim.optimizers import Optimizer
@@ -195,7 +196,7 @@ def _check_memory(learner: "OnlineLearner", state: State, shape: tuple[int, ...]
 
 def check_networks(learner: "OnlineLearner", x: Tensor) -> None:
     """Every network takes such images, (1, 3, H, W), and answers as many classes as needed."""
-    now = learner.take_snapshot()
+    now = Snapshot(learner)
     for i in range(len(learner.peers)):
         try:
             answered = tuple(now.all_logits(x, peer=i).shape)
@@ -223,7 +224,7 @@ def check_rows(answered: tuple[int, ...], stream: StreamInfo) -> None:
 
 def _check_classifiers(learner: "OnlineLearner", x: Tensor) -> None:
     """A network's `classify` is what it answers with. x: (1, 3, H, W)."""
-    now = learner.take_snapshot()
+    now = Snapshot(learner)
     problem = UserError(
         "network: forward(x) must be classify(features(x)); if classify means something else, "
         "give it another name"
