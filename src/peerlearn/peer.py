@@ -1,7 +1,8 @@
 """Peers: a network with what its method puts on it, its optimizer and its randomness."""
 
 import copy
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
@@ -354,3 +355,43 @@ def part(prefix: str, state: Mapping[str, Any]) -> State:
     """What `prefixed` put there."""
     start = f"{prefix}."
     return {name[len(start) :]: value for name, value in state.items() if name.startswith(start)}
+
+
+class Fingerprint:
+    """The tensors of networks at one moment: which they are, and how often each was written.
+
+    It tells whether a snapshot is still of the present state, also after a change by hand. Torch
+    counts changes in place and by `load_state_dict`. It does not count those through `.data` or
+    NumPy, nor of what is no tensor (a hook, `eps` of a layer).
+
+    Args:
+        networks: whose modules, parameters and buffers are looked at.
+        rows: further tensors, such as the columns of a memory.
+    """
+
+    def __init__(self, networks: Iterable[nn.Module], rows: Iterable[Tensor] = ()) -> None:
+        self._places: list[Mapping[str, object]] = [
+            place
+            for network in networks
+            for module in network.modules()
+            for place in (module._parameters, module._buffers, module._modules)
+        ]
+        self._rows = [*rows]
+        self._parts = self._present()  # kept, so that no other object can be taken for them
+        self._versions = [*map(_writes, self._parts)]
+
+    def is_current(self) -> bool:
+        """Return whether all has the same parts still, and none has been written since."""
+        now = self._present()
+        same = len(now) == len(self._parts) and all(map(operator.is_, now, self._parts))
+        return same and [*map(_writes, now)] == self._versions
+
+    def _present(self) -> list[object]:
+        return [part for place in self._places for part in place.values()] + self._rows
+
+
+def _writes(part: object) -> object:
+    """Return how often a tensor has been written; equal to nothing where that is not counted."""
+    if not isinstance(part, Tensor):
+        return None
+    return object() if part.is_inference() else part._version

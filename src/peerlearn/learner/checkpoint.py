@@ -101,6 +101,8 @@ def save(learner: "OnlineLearner", folder: Path, extra: Any = None) -> None:
 
 def _tensors_in(folder: Path) -> str:
     """The file of tensors of the checkpoint that is there, "" if there is none to be lost."""
+    if not (folder / "state.json").exists():
+        return ""
     try:
         name: str = _read_state(folder)["tensors"]
         return name
@@ -157,7 +159,8 @@ def load(learner: "OnlineLearner", folder: Path) -> Any:
     whole.pop("progress.known_before", None)  # some were written with it
     try:
         with learner.state_lock, Transaction(learner, "images") as transaction:
-            resize(learner, _classes(whole))
+            if (classes := _classes(whole)) != learner.num_classes:
+                resize(learner, classes)
             check_state(learner, whole)
             learner.load_state_dict(whole)
             transaction.commit()

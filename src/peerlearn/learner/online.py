@@ -35,7 +35,7 @@ from peerlearn.learner.inputs import (
 from peerlearn.learner.parallel import FairLock, PeerPool, SharedStateError, warn_of_shared_state
 from peerlearn.learner.resize import resize
 from peerlearn.learner.snapshot import Snapshot, has_own_rule, predictors_of
-from peerlearn.learner.transaction import Changing, Fingerprint, Transaction, Undo
+from peerlearn.learner.transaction import Changing, Transaction, Undo
 from peerlearn.learner.validation import check_networks
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
@@ -43,7 +43,7 @@ from peerlearn.methods.class_means import DISTANCES, Distance
 from peerlearn.methods.interface import LabelledImages, Method, Progress
 from peerlearn.methods.replay import images
 from peerlearn.optim.optimizers import Optimizer
-from peerlearn.peer import Layout, Peer, PeerModel, Precision, State, part, prefixed
+from peerlearn.peer import Fingerprint, Layout, Peer, PeerModel, Precision, State, part, prefixed
 from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest
 
 MACHINE_OPTIONS = ("device", "compile", "peers_at_once")  # not recorded
@@ -351,7 +351,8 @@ class OnlineLearner:
                 )
             rows = {"x": raw, "y": labels}
             with Transaction(self, "statistics") as transaction:
-                resize(self, self._classes_with(labels))
+                if (classes := self._classes_with(labels)) > self.num_classes:
+                    resize(self, classes)
                 self._batch(raw, labels)
                 slots = self.memory.choose(rows, self.rngs["memory"])
                 with self.state_lock:
@@ -480,7 +481,9 @@ class OnlineLearner:
             is_whole = state.version == self.version and self.changing != "images"
             if wanted and not state.has_memory and len(self.memory) and is_whole:
                 state.keep_memory(self.memory)
-                self._fingerprint = self._take_fingerprint(self.memory.columns)
+                self._fingerprint = self._take_fingerprint(
+                    *map(self.memory.room, self.memory.columns)
+                )
             return state.using(networks, means=source == "ncm")
 
     def publish(self) -> Snapshot:
@@ -503,11 +506,12 @@ class OnlineLearner:
             self._published is not None
             and self._fingerprint is not None
             and self._published.version == self.version
+            and self._published.memory_changes == self.memory.changes
             and self._fingerprint.is_current()
         )
 
-    def _take_fingerprint(self, columns: Sequence[str] = ()) -> Fingerprint:
-        return Fingerprint(chain(*self.predictors.by_source.values()), self.memory, columns)
+    def _take_fingerprint(self, *rows: Tensor) -> Fingerprint:
+        return Fingerprint(chain(*self.predictors.by_source.values()), rows)
 
     def refresh(self) -> None:
         """Predict with the present networks: they were changed by hand as torch does not count."""

@@ -81,6 +81,7 @@ class Snapshot:
     def __init__(self, learner: "OnlineLearner") -> None:
         self.version, self.image_shape = learner.version, learner.image_shape
         self.num_classes, self.device = learner.num_classes, learner.device
+        self.memory_changes = learner.memory.changes
         self.method = copy.copy(learner.method)  # its stream may learn of more classes
         self.source: Networks = "peers"
         self.by_means = False

@@ -1,14 +1,12 @@
-"""Transactions: a call changes a learner as a whole or not at all; and whether it has changed."""
+"""Transactions: a call either changes a learner as a whole, or leaves it as it was."""
 
 import copy
-import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Self
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from peerlearn.learner.parallel import ForcedInterrupt
-from peerlearn.memory.base import Memory
 from peerlearn.peer import State, prefixed
 from peerlearn.settings import flatten
 
@@ -127,54 +125,3 @@ def _statistics(learner: "OnlineLearner") -> State:
     for name, teacher in learner.teachers.items():
         state |= prefixed(f"teacher.{name}", teacher.moving_state())
     return state | prefixed("memory", flatten(learner.memory.state_dict()))
-
-
-class Fingerprint:
-    """The tensors of networks and of a memory at one moment: which, and how often written.
-
-    It tells whether a snapshot is still of the present state, also after a change by hand. Torch
-    counts changes in place and by `load_state_dict`. It does not count those through `.data` or
-    NumPy, nor of what is no tensor (a hook, `eps` of a layer).
-
-    Args:
-        networks: whose modules, parameters and buffers are looked at.
-        memory: how often its rows are written.
-        columns: of the memory, whose tensors are looked at, too.
-    """
-
-    def __init__(
-        self, networks: Iterable[nn.Module], memory: Memory, columns: Sequence[str] = ()
-    ) -> None:
-        self._memory = memory
-        self._places = [
-            place
-            for network in networks
-            for module in network.modules()
-            for place in (module._parameters, module._buffers, module._modules)
-        ]
-        self._rows = [memory.room(column) for column in columns]
-        self._parts = [*self._present()]  # kept, so that no other object can be taken for them
-        self._versions = [*map(_writes, self._parts)]
-        self._changes = memory.changes
-
-    def is_current(self) -> bool:
-        """Return whether all has the same parts still, and none has been written since."""
-        now = [*self._present()]
-        same = len(now) == len(self._parts) and all(map(operator.is_, now, self._parts))
-        return (
-            same
-            and self._memory.changes == self._changes
-            and [*map(_writes, now)] == self._versions
-        )
-
-    def _present(self) -> Iterator[object]:
-        for place in self._places:
-            yield from place.values()
-        yield from self._rows
-
-
-def _writes(part: object) -> object:
-    """Return how often a tensor has been written; equal to nothing where that is not counted."""
-    if not isinstance(part, Tensor):
-        return None
-    return object() if part.is_inference() else part._version

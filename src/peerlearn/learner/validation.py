@@ -247,9 +247,9 @@ def _check_peer(prefix: str, peer: Peer, optim: Optimizer, state: State) -> None
     if not all(isinstance(value, Tensor) for value in buffers.values()):
         raise UserError(f"{prefix}.buffers holds what is not a tensor")
     moments = part("optimizer", state)
-    own_groups = peer.state_dict()["optimizer.groups"]
-    _check_groups(f"{prefix}.optimizer.groups", own_groups, moments.pop("groups", None))
-    _check_moments(f"{prefix}.optimizer", list(peer.model.parameters()), optim, moments)
+    gathered = part("optimizer", peer.state_dict())
+    _check_groups(f"{prefix}.optimizer.groups", gathered.pop("groups"), moments.pop("groups", None))
+    _check_moments(f"{prefix}.optimizer", peer, optim, gathered, moments)
 
 
 def _check_groups(name: str, own: list[State], found: Any) -> None:
@@ -281,15 +281,11 @@ def _same_option(key: str, own: Any, found: Any) -> bool:
     return bool(own == found)
 
 
-def _check_moments(
-    name: str, parameters: list[nn.Parameter], optim: Optimizer, moments: State
-) -> None:
+def _check_moments(name: str, peer: Peer, optim: Optimizer, own: State, moments: State) -> None:
     """What the optimizer has gathered for a parameter: nothing, or all that it would gather."""
-    found: dict[str, dict[str, str]] = {}
-    for key, value in moments.items():
-        number, _, moment = key.partition(".")
-        found.setdefault(number, {})[moment] = _form(value)
-    wanted = _forms_of_moments(optim, parameters) if found else {}
+    found, wanted = _forms_by_number(moments), _forms_by_number(own)
+    if not found.keys() <= wanted.keys():
+        wanted = _forms_of_moments(optim, peer)
     for number, forms in found.items():
         if forms != wanted.get(number):
             raise UserError(
@@ -298,17 +294,23 @@ def _check_moments(
             )
 
 
-def _forms_of_moments(
-    optim: Optimizer, parameters: list[nn.Parameter]
-) -> dict[str, dict[str, str]]:
+def _forms_by_number(moments: State) -> dict[str, dict[str, str]]:
+    """Return the kinds of moments by the number of their parameter."""
+    forms: dict[str, dict[str, str]] = {}
+    for key, value in moments.items():
+        number, _, moment = key.partition(".")
+        forms.setdefault(number, {})[moment] = _form(value)
+    return forms
+
+
+def _forms_of_moments(optim: Optimizer, peer: Peer) -> dict[str, dict[str, str]]:
     """What an optimizer gathers for each parameter, seen by letting it take a step on zeros."""
-    probes = [nn.Parameter(torch.zeros_like(parameter)) for parameter in parameters]
+    probes = [nn.Parameter(torch.zeros_like(parameter)) for parameter in peer.model.parameters()]
     for probe in probes:
         probe.grad = torch.zeros_like(probe)
     optimizer = optim.build(probes)
     optimizer.step()
-    state = optimizer.state_dict()["state"]
     return {
         str(number): {name: _form(value) for name, value in moments.items()}
-        for number, moments in state.items()
+        for number, moments in optimizer.state_dict()["state"].items()
     }
