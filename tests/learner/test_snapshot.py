@@ -27,6 +27,7 @@ from peerlearn.learner import snapshot
 from peerlearn.learner.parallel import PeerPool
 from peerlearn.losses import class_means
 from peerlearn.methods import ER
+from peerlearn.methods import class_means as nearest
 
 
 @pytest.mark.parametrize("name", ["er+ccldc", "onpro", "er+untrained"])
@@ -367,8 +368,8 @@ class TestClassMeans:
             rows.append(len(features))
             return class_means(features, *rest)
 
-        monkeypatch.setattr(snapshot, "class_means", means)
-        monkeypatch.setattr(snapshot, "MEANS_PART", 4)
+        monkeypatch.setattr(nearest, "class_means", means)
+        monkeypatch.setattr(nearest, "PART", 4)
         learner.refresh()
         parts = learner.snapshot(memory=True).class_means()
         assert rows == [4] * 6 + [1]

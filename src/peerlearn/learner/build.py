@@ -48,15 +48,13 @@ def build_learner(
         optimizer: its name; the method's own by default.
         memory_policy: which images stay in memory, by name.
         updates: steps per stream batch; the method's own number by default.
-        predict_with: "peers", their EMA copies ("ema"), the "average" of both, or nearest class
-            means ("ncm"); the wrapper's own by default. `answer` is its old name.
-        ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both;
-            the method's own by default.
-        device: where it runs; "cuda:0,cuda:1" or a list for a device for each peer.
-        precision: fp32, bf16 where the processor can, on CUDA also fp16.
-        layout: of images and weights in memory; auto is channels_last where that is safe.
-        compile: let torch.compile make the networks' features, see `OnlineLearner`.
-        peers_at_once: peers that compute side by side, see `OnlineLearner`.
+        predict_with: as for `OnlineLearner`; the wrapper's own by default.
+        ncm_distance: as for `OnlineLearner`, and so are those that follow.
+        device: a name, several, or a list.
+        precision: fp32, bf16 or fp16.
+        layout: of images and weights in memory.
+        compile: whether torch.compile makes the networks' features.
+        peers_at_once: peers that compute side by side.
         settings: of the parts, by any name that means one thing only: alpha=0.5, stages=2; or by
             group: method={"alpha": 0.5}, optim=SGD(lr=0.1), chain=ViewChain(stages=2). Those of the
             augmentation as well: augment="randaugment", randaugment_m=9.

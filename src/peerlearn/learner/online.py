@@ -20,7 +20,6 @@ from peerlearn.devices import RestoreTorchModes, generator, moved, private_rando
 from peerlearn.distill import TEACHERS
 from peerlearn.distill.distillation import Distillation, Networks
 from peerlearn.distill.step import Step, mean_over_peers
-from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.files import user_path
 from peerlearn.learner import checkpoint
@@ -124,16 +123,9 @@ class OnlineLearner:
         self.config: LearnerConfig | None = None  # what it is built from again, see `restore`
         self.distillation = d = distillation or Distillation()
         self._untrained = partial(  # a learner of other classes, to resize by
-            OnlineLearner,
-            net=net,
-            distillation=d,
-            memory=0,
-            seed=seed,
-            optim=optim,
-            device=device,
-            precision=precision,
-            layout=layout,
-        )
+            OnlineLearner, net=net, distillation=d, memory=0, seed=seed, optim=optim,
+            device=device, precision=precision, layout=layout,
+        )  # fmt: skip
         if method.stream.grows:
             known = max(1, method.stream.num_classes)  # a head has a row before the first label
             method.stream = replace(method.stream, num_classes=known)
@@ -158,32 +150,23 @@ class OnlineLearner:
         purposes = ("draws", "views", "memory", "layers")
         self.rngs = {purpose: generator(self.seed, purpose) for purpose in purposes}
 
-        own_optim, own_seed, first = self.optim, self.seed, self.device  # closures without a cycle
-
-        def new_peer(index: int, device: torch.device) -> Peer:
-            return Peer(
-                net,
-                method.setup_peer,
-                own_optim,
-                seed=own_seed,
-                index=index,
-                device=device,
-                precision=precision,
-                layout=layout,
-                compile=compile,
-            )
-
+        new_peer = partial(
+            Peer, net, method.setup_peer, self.optim, seed=self.seed, precision=precision,
+            layout=layout, compile=compile,
+        )  # fmt: skip
         places = [self.devices[index % len(self.devices)] for index in range(d.peers)]
-        self.peers = [new_peer(index, place) for index, place in enumerate(places)]
+        self.peers = [new_peer(index=index, device=place) for index, place in enumerate(places)]
         if len({id(peer.model.net) for peer in self.peers}) < d.peers:
             raise UserError("network: net() must make a new network at each call, one per peer")
-        more = count(d.peers)
-
-        def teacher(name: str) -> Teacher:
-            values = d.teachers.get(name, {})
-            return TEACHERS[name](self.peers, lambda: new_peer(next(more), first), **values)
-
-        self.teachers = {name: teacher(name) for name in d.teacher_names}
+        numbers, first = count(d.peers), self.device  # closures hold no learner: no cycle
+        self.teachers = {
+            name: TEACHERS[name](
+                self.peers,
+                lambda: new_peer(index=next(numbers), device=first),
+                **d.teachers.get(name, {}),
+            )
+            for name in d.teacher_names
+        }
         self.predict_with: PredictWith = predict_with or d.predict_with
         self.predictors = predictors_of(self.peers, self.teachers)
         self._networks: Networks = (
@@ -196,14 +179,7 @@ class OnlineLearner:
         # as many threads again, so that predictions do not wait for a step
         self.prediction_pool = PeerPool(self.pool.count, [peer.device for peer in self.peers])
         self._step = Step(
-            self.peers,
-            self.pool,
-            method,
-            d,
-            self.teachers,
-            self.memory,
-            self.rngs,
-            self.device,
+            self.peers, self.pool, method, d, self.teachers, self.memory, self.rngs, self.device
         )
         self.version = 0
         self.changing: Changing = ""

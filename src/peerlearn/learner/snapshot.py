@@ -13,9 +13,8 @@ from peerlearn.devices import RestoreTorchModes, moved
 from peerlearn.distill.distillation import Networks
 from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
-from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
-from peerlearn.methods.class_means import ClassMeans, comparable
+from peerlearn.methods.class_means import ClassMeans
 from peerlearn.methods.interface import Method
 from peerlearn.methods.replay import images
 from peerlearn.nets.base import average_weights, copy_network, share_network
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
 
 EVAL_BATCH = 250  # images per forward
-MEANS_PART = 40 * EVAL_BATCH  # images of the memory whose features are there at a time
 
 R = TypeVar("R")
 
@@ -212,7 +210,9 @@ class Snapshot:
         """Return the class means of the images in memory, computed at the first call."""
         with self._computing_means:
             if self.source not in self._means:
-                self._means[self.source] = self._compute_means(*self._memory_rows())
+                self._means[self.source] = ClassMeans.of_images(
+                    *self._memory_rows(), self.features, self.num_classes, self._distance
+                )
             return self._means[self.source]
 
     def memory_features(self) -> MemoryFeatures:
@@ -230,24 +230,6 @@ class Snapshot:
                 "learner.snapshot(memory=True)"
             )
         return self._rows[0]
-
-    def _compute_means(self, x: Tensor, y: Tensor) -> ClassMeans:
-        """Return the class means; the mean over all parts follows that of each part.
-
-        So no more than a part is held at a time. Labels are on the CPU: counting them waits for no
-        device.
-        """
-        means = torch.zeros((), device=self.device)
-        total = y.new_zeros(self.num_classes)
-        for part, labels in zip(x.split(MEANS_PART), y.split(MEANS_PART), strict=True):
-            features = comparable(self.features(part), self._distance)
-            found = class_means(features, moved(labels, self.device), self.num_classes)
-            count = labels.bincount(minlength=self.num_classes)
-            total += count
-            share = moved(count / total.clamp(min=1), self.device)
-            means = means + (found - means) * share[:, None]
-        held: Tensor = moved(y.unique(), self.device)
-        return ClassMeans(held, comparable(means[held], self._distance), self._distance)
 
     def _forward(
         self, x: Array, forward: Callable[[PeerModel, Tensor], R], peer: int | None = None

@@ -1,12 +1,17 @@
 """Nearest class means: an image is of the class whose mean feature is nearest."""
 
 import math
+from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peerlearn.devices import moved
+from peerlearn.losses import class_means
+
+PART = 10_000  # images whose features are held at a time
 Distance = Literal["euclidean", "cosine"]
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
 
@@ -29,6 +34,32 @@ class ClassMeans(NamedTuple):
     classes: Tensor
     means: Tensor
     distance: Distance = "euclidean"
+
+    @classmethod
+    def of_images(
+        cls,
+        x: Tensor,
+        y: Tensor,
+        features_of: Callable[[Tensor], Tensor],
+        num_classes: int,
+        distance: Distance,
+    ) -> "ClassMeans":
+        """Return the means of images x, (N, ...), with labels y, (N,) on the CPU.
+
+        features_of: (B, ...) -> (B, D); the mean over all parts follows that of each part, so that
+        no more than a part is held. Counting labels on the CPU waits for no device.
+        """
+        means, total = torch.zeros(()), y.new_zeros(num_classes)
+        for part, labels in zip(x.split(PART), y.split(PART), strict=True):
+            features = comparable(features_of(part), distance)
+            found = class_means(features, moved(labels, features.device), num_classes)
+            count = labels.bincount(minlength=num_classes)
+            total += count
+            share = moved(count / total.clamp(min=1), features.device)
+            means = moved(means, features.device)
+            means = means + (found - means) * share[:, None]
+        held: Tensor = moved(y.unique(), means.device)
+        return cls(held, comparable(means[held], distance), distance)
 
     def nearest(self, features: Tensor) -> Tensor:
         """Return the class of the nearest mean, (B,). features: (B, D)."""
