@@ -44,7 +44,7 @@ from peerlearn.export.exported import (
 )
 from peerlearn.export.folding import folded
 from peerlearn.export.program import OUTPUTS
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import images
 from peerlearn.peer import PeerModel
 from peerlearn.storage import flush_folder, locked, user_path, write_file
 

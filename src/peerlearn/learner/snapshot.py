@@ -19,8 +19,7 @@ from peerlearn.learner.inputs import Array, Distance, checked_images
 from peerlearn.learner.parallel import PeerPool
 from peerlearn.losses import class_means
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import Method
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import Method, images
 from peerlearn.nets.base import average_weights, copy_network, share_network
 from peerlearn.peer import Peer, PeerModel
 

@@ -9,17 +9,16 @@ from torch.nn import functional as F
 
 from peerlearn.augment import crop_grey_mirrored
 from peerlearn.devices import moved
-from peerlearn.losses import balance_weights, balanced_cross_entropy
+from peerlearn.losses import LabelledImages, balance_weights, balanced_cross_entropy, joined
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
     ForwardOutput,
-    LabelledImages,
     Method,
     MethodSettings,
     Progress,
     StepOutput,
+    replayed,
 )
-from peerlearn.methods.replay import joined, replayed
 from peerlearn.peer import Peer
 from peerlearn.settings import setting
 
