@@ -19,6 +19,14 @@ from peerlearn.devices import moved
 MAX_MAGNITUDE = 30  # the scale has 31 steps, from 0
 
 
+def to_levels(x: Tensor) -> Tensor:
+    """Return images in [0, 1] as whole levels of 255, uint8.
+
+    Like the authors, it rounds down; for every level k, k / 255 becomes k again.
+    """
+    return x.mul(255.999).clamp_(0, 255).byte()
+
+
 # ---- moving pixels ----
 
 Affine = tuple[float, float, float, float, float, float]

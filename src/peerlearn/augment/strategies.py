@@ -11,7 +11,7 @@ from torch import Tensor
 
 from peerlearn.augment import AUGMENTATIONS, ops
 from peerlearn.augment.naming import Augment, Augmentation, augmentation
-from peerlearn.augment.randaugment import MAX_MAGNITUDE, apply, draw
+from peerlearn.augment.randaugment import MAX_MAGNITUDE, apply, draw, to_levels
 from peerlearn.devices import moved
 from peerlearn.settings import Settings, about, setting
 
@@ -203,14 +203,6 @@ def crop_mirror(x: Tensor, rng: torch.Generator, *, aligned: bool = False) -> Te
     flips = ops.draw_rows(len(x), 0.5, rng)
     boxes, flips = moved((boxes, flips), x.device)
     return ops.mirror(ops.resized_crop(x, boxes, aligned=aligned), flips)
-
-
-def to_levels(x: Tensor) -> Tensor:
-    """Return images in [0, 1] as whole levels of 255, uint8.
-
-    Like the authors, it rounds down; for every level k, k / 255 becomes k again.
-    """
-    return x.mul(255.999).clamp_(0, 255).byte()
 
 
 def _size(x: Tensor) -> tuple[int, int]:
