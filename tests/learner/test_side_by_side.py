@@ -24,8 +24,8 @@ from peerlearn import (
 from peerlearn.distill import WRAPPERS
 from peerlearn.errors import UserError
 from peerlearn.methods import ER
+from peerlearn.methods.er import Replay
 from peerlearn.methods.interface import StepOutput
-from peerlearn.methods.replay import Replay
 from peerlearn.peer import Peer
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -130,6 +131,28 @@ def test_a_restored_memory_does_not_share_its_rows(policy: type[Memory]) -> None
 def test_a_state_of_more_rows_than_there_is_room_for_is_refused(policy: type[Memory]) -> None:
     with pytest.raises(UserError, match="the state has 4 rows, capacity is 3"):
         policy(3).load_state_dict(filled(policy(4), 4).state_dict(), CPU)
+
+
+def test_a_state_of_fewer_rows_than_there_was_room_for_is_refused(policy: type[Memory]) -> None:
+    state = _with_four_rows(filled(policy(10), 6))
+    with pytest.raises(UserError, match=r"columns of \[4\] rows cannot be, .* 6 rows offered"):
+        policy(10).check_state(state, 10)
+
+
+def test_a_policy_may_leave_room_unless_it_says_that_it_fills_up() -> None:
+    class Own(Memory):
+        name = "own"
+
+        @override
+        def slots(self, rows: object, rng: object) -> list[int]:
+            raise NotImplementedError
+
+    Own(10).check_state(_with_four_rows(filled(Reservoir(10), 6)), 10)
+
+
+def _with_four_rows(memory: Memory) -> dict[str, Any]:
+    columns = {name: memory[name][:4] for name in memory.columns}
+    return {**memory.state_dict(), "columns": columns}
 
 
 @pytest.mark.parametrize("wrong", [[5] * 10, [0] * 3, [-1] * 10, [0, 2, 3, 4, 5, 6, 7, 8, 9, 9]])

@@ -5,7 +5,7 @@ from typing import Any
 from peerlearn.analysis.pictures import one_per_class, png, shuffled
 from peerlearn.analysis.runs import Found, Runs
 from peerlearn.devices import generator
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import images
 from peerlearn.records.analysis import ImageRow, Images
 
 TITLE = "The distillation chain"

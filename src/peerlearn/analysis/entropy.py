@@ -7,7 +7,7 @@ from peerlearn.analysis.networks import first_peer
 from peerlearn.analysis.runs import Found, Runs, Trained, need_logits
 from peerlearn.devices import generator
 from peerlearn.experiment.probes import images_of
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import images
 from peerlearn.peer import PeerModel
 from peerlearn.records.analysis import Bar, Bars
 

@@ -13,7 +13,7 @@ from peerlearn.data.images import ImageSet
 from peerlearn.devices import moved
 from peerlearn.errors import UserError
 from peerlearn.learner.online import OnlineLearner
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import images
 from peerlearn.peer import PeerModel
 from peerlearn.records.analysis import ImageRow, Images
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.snapshot import EVAL_BATCH
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import images
 from peerlearn.peer import PeerModel
 
 

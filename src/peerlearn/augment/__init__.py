@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from peerlearn.augment.naming import augmentation as augmentation
     from peerlearn.augment.rotation import rot16 as rot16
     from peerlearn.augment.rotation import rot16_labels as rot16_labels
+    from peerlearn.augment.strategies import ViewChain as ViewChain
     from peerlearn.augment.strategies import crop_flip as crop_flip
     from peerlearn.augment.strategies import crop_flip_shared as crop_flip_shared
     from peerlearn.augment.strategies import crop_grey_mirrored as crop_grey_mirrored
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from peerlearn.augment.strategies import full as full
     from peerlearn.augment.strategies import full_aligned as full_aligned
     from peerlearn.augment.strategies import none as none
-    from peerlearn.augment.views import ViewChain as ViewChain
 
 AUGMENTATIONS: Registry[Callable[..., Any]] = Registry(
     "augmentation", "peerlearn.augment.strategies", None
@@ -29,7 +29,7 @@ AUGMENTATIONS: Registry[Callable[..., Any]] = Registry(
 _HOMES = {
     "Augment": "naming",
     "Augmentation": "naming",
-    "ViewChain": "views",
+    "ViewChain": "strategies",
     "augmentation": "naming",
     "crop_flip": "strategies",
     "crop_flip_shared": "strategies",

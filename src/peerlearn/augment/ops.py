@@ -1,8 +1,9 @@
 """Batched image operations: draw the parameters on the CPU, then apply them on any device.
 
 Images are floats in [0, 1] of shape (B, C, H, W). A `draw_*` function takes a CPU generator and
-returns small CPU tensors; whatever applies them is exact, leaves its input untouched and moves
-the parameters to the images. One row of parameters per image, or one row for the whole batch.
+returns small CPU tensors. The caller moves all that it drew to the images at once; whatever applies
+it is exact and leaves its input untouched. One row of parameters per image, or one row for the
+whole batch.
 """
 
 import math
@@ -13,26 +14,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from peerlearn.devices import moved
+
+def draw_rows(count: int, chance: float, rng: torch.Generator) -> Tensor:
+    """Choose each of `count` images with probability `chance`. Returns their numbers, (K,).
+
+    They are counted on the CPU: no wait for a device.
+    """
+    return (torch.rand(count, generator=rng) < chance).nonzero().squeeze(1)
 
 
-def draw_mask(count: int, chance: float, rng: torch.Generator) -> Tensor:
-    """Toss a coin per image. Returns (count,) booleans, each true with probability `chance`."""
-    return torch.rand(count, generator=rng) < chance
-
-
-def on_chosen(x: Tensor, mask: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    """Change the images where `mask` is true and no others. x: (B, C, H, W); mask: (B,)."""
-    rows = moved(mask.nonzero().squeeze(1), x.device)  # counted on the CPU: no wait for a device
+def on_rows(x: Tensor, rows: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Change the chosen images and no others. x: (B, C, H, W); rows: their numbers, (K,)."""
     return x.index_copy(0, rows, change(x[rows])) if len(rows) else x
 
 
 # ---- moving pixels ----
 
 
-def mirror(x: Tensor, mask: Tensor) -> Tensor:
-    """Swap left and right where `mask` is true. x: (B, C, H, W); mask: (B,)."""
-    return torch.where(moved(mask, x.device)[:, None, None, None], x.flip(3), x)
+def mirror(x: Tensor, rows: Tensor) -> Tensor:
+    """Swap left and right of the chosen images. x: (B, C, H, W); rows: (K,)."""
+    return on_rows(x, rows, lambda chosen: chosen.flip(3))
 
 
 def draw_corners(count: int, pad: int, rng: torch.Generator) -> Tensor:
@@ -47,7 +48,6 @@ def crop(x: Tensor, corners: Tensor, *, pad: int) -> Tensor:
     corner (pad, pad) gives the image itself.
     """
     b, c, h, w = x.shape
-    corners = moved(corners, x.device)
     rows = corners[:, 0, None] + torch.arange(h, device=x.device)  # (B or 1, H)
     cols = corners[:, 1, None] + torch.arange(w, device=x.device)  # (B or 1, W)
     wide = w + 2 * pad
@@ -132,7 +132,7 @@ def _interpolation(
 ) -> Tensor:
     """Weights (B, N, N) of each input row (last axis) in each output row of axis `dim` of x."""
     n = x.shape[dim]
-    start, length = (moved(n.to(x.dtype), x.device)[:, None] for n in (start, length))
+    start, length = start.to(x.dtype)[:, None], length.to(x.dtype)[:, None]
     grid = torch.arange(n, device=x.device, dtype=x.dtype)
     if aligned:
         position = start + grid * ((length - 1) / max(n - 1, 1))  # (B, N)
@@ -154,9 +154,9 @@ def grey(x: Tensor) -> Tensor:
     return torch.mul(r, 0.299).add_(g, alpha=0.587).add_(b, alpha=0.114)
 
 
-def greyscale(x: Tensor, mask: Tensor) -> Tensor:
-    """Take the colour out where `mask` is true. x: (B, 3, H, W); mask: (B,)."""
-    return on_chosen(x, mask, lambda chosen: grey(chosen).expand_as(chosen))
+def greyscale(x: Tensor, rows: Tensor) -> Tensor:
+    """Take the colour out of the chosen images. x: (B, 3, H, W); rows: (K,)."""
+    return on_rows(x, rows, lambda chosen: grey(chosen).expand_as(chosen))
 
 
 def brightness(x: Tensor, factor: Tensor) -> Tensor:
@@ -198,9 +198,9 @@ ADJUSTMENTS = (brightness, contrast, saturation, hue)
 
 
 class Jitter(NamedTuple):
-    """A colour jitter: who gets it, (B,); how much of each adjustment, (4, B); in which order."""
+    """A colour jitter: which images, (K,); how much of each adjustment, (4, K); in which order."""
 
-    mask: Tensor
+    rows: Tensor
     amounts: Tensor
     order: list[int]
 
@@ -210,20 +210,20 @@ def draw_jitter(count: int, rng: torch.Generator, *, chance: float = 0.8) -> Jit
 
     One order of the four adjustments holds for the whole batch.
     """
-    mask = draw_mask(count, chance, rng)
+    rows = draw_rows(count, chance, rng)
     amounts = torch.empty(4, count).uniform_(-1, 1, generator=rng)
     amounts = amounts * torch.tensor([[0.4], [0.4], [0.4], [0.1]])
     amounts[:3] += 1
-    return Jitter(mask, amounts, torch.randperm(4, generator=rng).tolist())
+    return Jitter(rows, amounts[:, rows], torch.randperm(4, generator=rng).tolist())
 
 
 def jitter(x: Tensor, how: Jitter) -> Tensor:
     """Apply a drawn colour jitter. x: (B, 3, H, W)."""
-    amounts = moved(how.amounts[:, how.mask].to(x.dtype), x.device)
+    amounts = how.amounts.to(x.dtype)
 
     def adjust(chosen: Tensor) -> Tensor:
         for i in how.order:
             chosen = ADJUSTMENTS[i](chosen, amounts[i])
         return chosen
 
-    return on_chosen(x, how.mask, adjust)
+    return on_rows(x, how.rows, adjust)

@@ -19,6 +19,14 @@ from peerlearn.devices import moved
 MAX_MAGNITUDE = 30  # the scale has 31 steps, from 0
 
 
+def to_levels(x: Tensor) -> Tensor:
+    """Return images in [0, 1] as whole levels of 255, uint8.
+
+    Like the authors, it rounds down; for every level k, k / 255 becomes k again.
+    """
+    return x.mul(255.999).clamp_(0, 255).byte()
+
+
 # ---- moving pixels ----
 
 Affine = tuple[float, float, float, float, float, float]
@@ -26,22 +34,27 @@ Affine = tuple[float, float, float, float, float, float]
 
 def affine(x: Tensor, inverse: Affine) -> Tensor:
     """Copy to (x, y) the pixel at (a x + b y + c, d x + e y + f), or black. (B, C, H, W)."""
-    index, inside = _sources(x.shape[2], x.shape[3], inverse)
+    index, inside = _sources(x.shape[2], x.shape[3], inverse, x.device)
     flat = x.flatten(2)
-    index, inside = moved((index, inside), x.device)
     return flat.gather(2, index.expand_as(flat)).mul_(inside).view(x.shape)
 
 
-@lru_cache(maxsize=64)  # a run uses ten: five operations, two signs
-def _sources(height: int, width: int, inverse: Affine) -> tuple[Tensor, Tensor]:
-    """Where each output pixel comes from, (H * W,), and whether that is inside, as 0 or 1."""
+@lru_cache(maxsize=64)  # a run uses ten on a device: five operations, two signs
+def _sources(
+    height: int, width: int, inverse: Affine, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Where each output pixel comes from, (H * W,), and whether that is inside, as 0 or 1.
+
+    Computed on the CPU, as not every device has float64.
+    """
     a, b, c, d, e, f = inverse
     x = torch.arange(width, dtype=torch.float64) + 0.5
     y = torch.arange(height, dtype=torch.float64)[:, None] + 0.5
     cols = (a * x + b * y + c).floor_().long()
     rows = (d * x + e * y + f).floor_().long()
     inside = (cols >= 0) & (cols < width) & (rows >= 0) & (rows < height)
-    return (rows * width + cols).mul_(inside).flatten(), inside.byte().flatten()
+    index = (rows * width + cols).mul_(inside)
+    return moved((index.flatten(), inside.byte().flatten()), device)
 
 
 def shear_x(x: Tensor, slope: float) -> Tensor:
@@ -218,7 +231,8 @@ def _apply_by_kind(x: Tensor, operations: Tensor, signs: Tensor, magnitude: int)
     """One operation per image: those that share operation and sign go together."""
     out = torch.empty_like(x)
     kinds = 2 * operations + (signs > 0)  # (B,)
-    for kind in kinds.unique().tolist():
-        rows = moved((kinds == kind).nonzero().squeeze(1), x.device)
+    present, counts = kinds.unique(return_counts=True)
+    by_kind = moved(kinds.argsort(stable=True), x.device).split(counts.tolist())
+    for kind, rows in zip(present.tolist(), by_kind, strict=True):
         out[rows] = _IN_ORDER[kind // 2](x[rows], magnitude, 1 if kind % 2 else -1)
     return out

@@ -1,4 +1,4 @@
-"""The augmentations of the baselines: images (B, 3, H, W) in, new images out.
+"""The augmentations of the baselines and the views of CCL-DC: images (B, 3, H, W) in, new ones out.
 
 Parameters differ from image to image unless a docstring says otherwise. Those under
 `@augmentation` can be named in a command: `--augment crop_flip`.
@@ -9,10 +9,11 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from peerlearn.augment import ops
-from peerlearn.augment.naming import augmentation
-from peerlearn.augment.randaugment import MAX_MAGNITUDE, apply, draw
-from peerlearn.settings import about
+from peerlearn.augment import AUGMENTATIONS, ops
+from peerlearn.augment.naming import Augment, Augmentation, augmentation
+from peerlearn.augment.randaugment import MAX_MAGNITUDE, apply, draw, to_levels
+from peerlearn.devices import moved
+from peerlearn.settings import Settings, about, setting
 
 PAD = 4  # pixels of black around an image before it is cropped back to its size
 
@@ -37,8 +38,9 @@ def crop_flip(x: Tensor, rng: torch.Generator) -> Tensor:
     torch.Size([2, 3, 32, 32])
     """
     corners = ops.draw_corners(len(x), PAD, rng)
-    corners[ops.draw_mask(len(x), 0.5, rng)] = PAD  # the corner that crops nothing
-    flips = ops.draw_mask(len(x), 0.5, rng)
+    corners[ops.draw_rows(len(x), 0.5, rng)] = PAD  # the corner that crops nothing
+    flips = ops.draw_rows(len(x), 0.5, rng)
+    corners, flips = moved((corners, flips), x.device)
     return ops.mirror(ops.crop(x, corners, pad=PAD), flips)
 
 
@@ -52,7 +54,8 @@ def crop_flip_shared(x: Tensor, rng: torch.Generator) -> Tensor:
     torch.Size([2, 3, 32, 32])
     """
     corners = ops.draw_corners(1, PAD, rng)
-    flips = ops.draw_mask(len(x), 0.5, rng)
+    flips = ops.draw_rows(len(x), 0.5, rng)
+    corners, flips = moved((corners, flips), x.device)
     return ops.mirror(ops.crop(x, corners, pad=PAD), flips)
 
 
@@ -80,9 +83,10 @@ def full_aligned(x: Tensor, rng: torch.Generator) -> Tensor:
 
 def _full(x: Tensor, rng: torch.Generator, *, aligned: bool) -> Tensor:
     boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.2, smaller=aligned)
-    flips = ops.draw_mask(len(x), 0.5, rng)
+    flips = ops.draw_rows(len(x), 0.5, rng)
     jitter = ops.draw_jitter(len(x), rng)
-    greys = ops.draw_mask(len(x), 0.2, rng)
+    greys = ops.draw_rows(len(x), 0.2, rng)
+    boxes, flips, jitter, greys = moved((boxes, flips, jitter, greys), x.device)
     x = ops.mirror(ops.resized_crop(x, boxes, aligned=aligned), flips)
     return ops.greyscale(ops.jitter(x, jitter), greys)
 
@@ -116,7 +120,8 @@ def crop_grey_mirrored(x: Tensor, rng: torch.Generator, *, aligned: bool = False
     torch.Size([4, 3, 32, 32])
     """
     boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.6, smaller=aligned)
-    greys = ops.draw_mask(len(x), 0.2, rng)
+    greys = ops.draw_rows(len(x), 0.2, rng)
+    boxes, greys = moved((boxes, greys), x.device)
     x = ops.greyscale(ops.resized_crop(x, boxes, aligned=aligned), greys)
     return torch.cat([x, x.flip(3)])
 
@@ -127,19 +132,77 @@ def flip_grey_crop(x: Tensor, rng: torch.Generator) -> Tensor:
     >>> flip_grey_crop(torch.rand(2, 3, 32, 32), torch.Generator()).shape
     torch.Size([2, 3, 32, 32])
     """
-    flips = ops.draw_mask(len(x), 0.5, rng)
-    greys = ops.draw_mask(len(x), 0.25, rng)
+    flips = ops.draw_rows(len(x), 0.5, rng)
+    greys = ops.draw_rows(len(x), 0.25, rng)
     boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.3)
+    flips, greys, boxes = moved((flips, greys, boxes), x.device)
     x = ops.greyscale(ops.mirror(x, flips), greys)
     return ops.resized_crop(x, boxes, clamp_to_box=False)
 
 
-def to_levels(x: Tensor) -> Tensor:
-    """Return images in [0, 1] as whole levels of 255, uint8.
+class ViewChain(Settings):
+    """Image, resized crop and mirror of it, RandAugment of that, RandAugment of that, ...
 
-    Like the authors, it rounds down; for every level k, k / 255 becomes k again.
+    The distillation chain of CCL-DC: Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600;
+    RandAugment: Cubuk et al., 2020, https://arxiv.org/abs/1909.13719
+
+    Args:
+        stages: views after the image itself.
+        ops: operations of each RandAugment (N).
+        magnitude: strength of RandAugment (M), to 30.
+        per_sample: draw RandAugment for each image, not once for the batch.
+        first: by name, the augmentation of the first stage in place of resized crop and mirror.
+        aligned: crop as the authors' code does, with aligned corners, from boxes smaller than the
+            image.
+
+    >>> views = ViewChain(stages=3)(torch.rand(2, 3, 32, 32), torch.Generator())
+    >>> len(views)
+    4
     """
-    return x.mul(255.999).clamp_(0, 255).byte()
+
+    stages: int = setting(3, "views after the image itself", ge=0, le=100)
+    ops: int = setting(3, "operations of each RandAugment (N)", ge=0, le=100)
+    magnitude: int = setting(15, "strength of RandAugment (M)", ge=0, le=MAX_MAGNITUDE)
+    per_sample: bool = setting(False, "draw RandAugment for each image, not once for the batch")
+    first: Augmentation | None = setting(
+        None,
+        "augmentation of the first stage, with its default settings, in place of resized crop and "
+        "mirror",
+    )
+    aligned: bool = setting(
+        False, "resized crop with aligned corners, from boxes smaller than the image (authors)"
+    )
+
+    def __call__(self, x: Tensor, rng: torch.Generator) -> list[Tensor]:
+        """Return stages + 1 views, each float (B, 3, H, W) in [0, 1]; view 0 is x itself."""
+        views = [x]
+        if self.stages > 0:
+            views.append(self._first_view(x, rng))
+        # Levels stay whole from here on. Going through floats at each stage, as the authors do,
+        # gives the same pixels: floor(255.999 * (k / 255)) is k for every level k.
+        levels = to_levels(views[-1]) if self.stages > 1 else x
+        for _ in range(1, self.stages):
+            plan = draw(self.ops, len(x) if self.per_sample else 1, rng)
+            levels = apply(levels, plan, self.magnitude)
+            views.append(levels.to(x.dtype).div_(255))
+        return views
+
+    def _first_view(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        if self.first:
+            first: Augment = AUGMENTATIONS[self.first]
+            return first(x, rng)
+        return crop_mirror(x, rng, aligned=self.aligned)
+
+
+def crop_mirror(x: Tensor, rng: torch.Generator, *, aligned: bool = False) -> Tensor:
+    """Resized crop of at least 0.6 of the area, mirror with chance 0.5. (B, 3, H, W).
+
+    aligned: crop as the authors' code does: aligned corners, boxes smaller than the image.
+    """
+    boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.6, smaller=aligned)
+    flips = ops.draw_rows(len(x), 0.5, rng)
+    boxes, flips = moved((boxes, flips), x.device)
+    return ops.mirror(ops.resized_crop(x, boxes, aligned=aligned), flips)
 
 
 def _size(x: Tensor) -> tuple[int, int]:

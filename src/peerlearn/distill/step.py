@@ -28,16 +28,9 @@ from peerlearn.distill.distillation import Distillation
 from peerlearn.distill.edges import Edge
 from peerlearn.distill.teachers.base import LogitsByView, Teacher, TeacherInput, logits_by_view
 from peerlearn.errors import UserError
-from peerlearn.losses import distill
+from peerlearn.losses import LabelledImages, classification_loss, distill, joined_unmasked
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import (
-    LabelledImages,
-    Method,
-    Progress,
-    StepOutput,
-    check_declared,
-)
-from peerlearn.methods.replay import classification_loss, joined_unmasked
+from peerlearn.methods.interface import Method, Progress, StepOutput, check_declared
 from peerlearn.peer import Peer
 
 R = TypeVar("R")

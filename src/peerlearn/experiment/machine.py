@@ -16,7 +16,7 @@ from peerlearn.devices import global_states
 from peerlearn.experiment.settings import MachineSettings
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.learner.parallel import PeerPool
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import images
 from peerlearn.peer import PeerModel
 from peerlearn.runtime import available_threads, free_memory, peak_memory, reset_peak_memory
 

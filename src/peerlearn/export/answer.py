@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from peerlearn.export.agreement import TRIPS
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import images
 from peerlearn.peer import PeerModel
 
 

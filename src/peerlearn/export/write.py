@@ -44,7 +44,7 @@ from peerlearn.export.exported import (
 from peerlearn.export.folding import folded
 from peerlearn.export.program import OUTPUTS
 from peerlearn.files import flush_folder, from_json, locked, user_path, write_file
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import images
 from peerlearn.peer import PeerModel
 
 TRIED = 3  # images of noise, and as many of large patches, on which all of it must agree

@@ -36,11 +36,11 @@ from peerlearn.learner.resize import resize
 from peerlearn.learner.snapshot import Snapshot, has_own_rule, predictors_of
 from peerlearn.learner.transaction import Changing, Transaction, Undo
 from peerlearn.learner.validation import check_networks
+from peerlearn.losses import LabelledImages
 from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.class_means import DISTANCES, Distance
-from peerlearn.methods.interface import LabelledImages, Method, Progress
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import Method, Progress, images
 from peerlearn.optim.optimizers import Optimizer
 from peerlearn.peer import Fingerprint, Layout, Peer, PeerModel, Precision, State, part, prefixed
 from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest

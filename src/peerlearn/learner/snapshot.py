@@ -15,8 +15,7 @@ from peerlearn.distill.teachers.base import Teacher
 from peerlearn.errors import UserError
 from peerlearn.memory.base import Memory
 from peerlearn.methods.class_means import ClassMeans
-from peerlearn.methods.interface import Method
-from peerlearn.methods.replay import images
+from peerlearn.methods.interface import Method, images
 from peerlearn.nets.base import average_weights, copy_network, share_network
 from peerlearn.peer import Peer, PeerModel
 

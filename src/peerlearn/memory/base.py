@@ -39,6 +39,7 @@ class Memory(ABC):
     """
 
     name: ClassVar[str]
+    fills_up: ClassVar[bool] = False  # it takes every row while there is room
 
     def __init__(self, capacity: int) -> None:
         try:
@@ -101,7 +102,14 @@ class Memory(ABC):
     def keep(self, rows: Mapping[str, Tensor], slots: Sequence[int]) -> None:
         """Write rows to the slots that were chosen for them: the second half of `add`."""
         taken = {slot: i for i, slot in enumerate(slots) if slot < self.capacity}
-        self._store(taken, _labels_on_cpu(rows))
+        if taken:
+            self.changes += 1
+            rows = _labels_on_cpu(rows)
+            places = self._on_devices(torch.tensor([[*taken], [*taken.values()]]))
+            for name, column in self._columns.items():
+                into, of = places[column.device]
+                column[into] = rows[name][of]
+            self._size = max(self._size, max(taken) + 1)
         self.seen += len(slots)
 
     @final
@@ -140,17 +148,6 @@ class Memory(ABC):
                 f"without gaps, capacity or more for none; got {slots!r:.60}"
             )
 
-    def _store(self, taken: Mapping[int, int], rows: Mapping[str, Tensor]) -> None:
-        """Write rows to their slots. taken: the number of the row by slot."""
-        if not taken:
-            return
-        self.changes += 1
-        slots, chosen = torch.tensor(list(taken)), torch.tensor(list(taken.values()))
-        for name, column in self._columns.items():
-            into, of = moved((slots, chosen), column.device)
-            column[into] = rows[name][of]
-        self._size = max(self._size, max(taken) + 1)
-
     def draw(self, count: int, rng: torch.Generator) -> dict[str, Tensor]:
         """`count` different rows, uniformly; all of them, in storage order, if there are fewer."""
         if len(self) <= count:
@@ -169,7 +166,13 @@ class Memory(ABC):
         return self._rows(rows[picks])
 
     def _rows(self, index: Tensor) -> dict[str, Tensor]:
-        return {name: self[name][moved(index, col.device)] for name, col in self._columns.items()}
+        places = self._on_devices(index)
+        return {name: column[places[column.device]] for name, column in self._columns.items()}
+
+    def _on_devices(self, index: Tensor) -> dict[torch.device, Tensor]:
+        """Return an index of the CPU on each device that has columns, moved there once."""
+        devices = {column.device for column in self._columns.values()}
+        return {device: moved(index, device) for device in devices}
 
     def state_dict(self) -> dict[str, Any]:
         """All that `load_state_dict` needs to go on from here: tensors and numbers.
@@ -186,15 +189,13 @@ class Memory(ABC):
         """
         columns: Mapping[str, Tensor] = state.get("columns", {})
         sizes = {len(rows) for rows in columns.values()}
-        if len(sizes) > 1 or max(sizes, default=0) > min(self.capacity, state["seen"]):
-            raise UserError(f"memory: columns of {sorted(sizes)} rows cannot be")
-
-    def check_full(self, state: Mapping[str, Any]) -> None:
-        """Refuse a state with less rows than there was room for, for policies that take all."""
-        wanted = min(self.capacity, state["seen"])
-        for name, rows in state.get("columns", {}).items():
-            if len(rows) != wanted:
-                raise UserError(f"memory.columns.{name} has {len(rows)} rows and not {wanted}")
+        most = min(self.capacity, state["seen"])
+        least = most if self.fills_up else 0
+        if len(sizes) > 1 or not all(least <= size <= most for size in sizes):
+            raise UserError(
+                f"memory: columns of {sorted(sizes)} rows cannot be, with a capacity of "
+                f"{self.capacity} and {state['seen']} rows offered"
+            )
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
         """Become the memory that gave this state, with its columns but the labels on `device`."""

@@ -34,6 +34,7 @@ class ClassBalanced(Memory):
     """
 
     name = "class_balanced"
+    fills_up = True
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -85,7 +86,6 @@ class ClassBalanced(Memory):
     @override
     def check_state(self, state: Mapping[str, Any], num_classes: int, /) -> None:
         super().check_state(state, num_classes)
-        self.check_full(state)
         parts = [state.get(key) for key in ("classes", "offered", "full")]
         kinds = (torch.int64, torch.int64, torch.bool)
         for column, kind in zip(parts, kinds, strict=True):

@@ -1,7 +1,6 @@
 """Reservoir sampling."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,11 +24,7 @@ class Reservoir(Memory):
     """
 
     name = "reservoir"
-
-    @override
-    def check_state(self, state: Mapping[str, Any], num_classes: int, /) -> None:
-        super().check_state(state, num_classes)
-        self.check_full(state)
+    fills_up = True
 
     @override
     def slots(self, rows: Mapping[str, Tensor], rng: torch.Generator) -> list[int]:

@@ -11,17 +11,17 @@ from torch.nn import functional as F
 from typing_extensions import override
 
 from peerlearn.augment import Augmentation
+from peerlearn.losses import LabelledImages, classification_loss, joined
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
     ForwardOutput,
-    LabelledImages,
     Method,
     MethodSettings,
     Progress,
     Shape,
     StepOutput,
+    replayed,
 )
-from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.peer import Peer
 from peerlearn.settings import setting
 

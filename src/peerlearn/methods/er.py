@@ -1,16 +1,69 @@
-"""Experience replay."""
+"""Experience replay, and what plain replay methods share."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from typing_extensions import override
 
 from peerlearn.augment import Augmentation
+from peerlearn.losses import LabelledImages, classification_loss, joined
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import LabelledImages, MethodSettings, Progress
-from peerlearn.methods.replay import Replay, ReplayMethod, joined, replayed
+from peerlearn.methods.interface import (
+    ForwardOutput,
+    Method,
+    MethodSettings,
+    Progress,
+    StepOutput,
+    replayed,
+)
+from peerlearn.peer import Peer
 from peerlearn.settings import setting
+
+
+class Replay(NamedTuple):
+    """What the plain replay methods draw.
+
+    Args:
+        groups: as they are, on which peers teach each other.
+        train: the same groups as the method trains on them, augmented.
+
+    >>> batch = LabelledImages(torch.rand(2, 3, 8, 8), torch.tensor([0, 1]))
+    >>> len(Replay([batch], train=[batch._replace(x=batch.x.flip(3))]).train)
+    1
+    """
+
+    groups: list[LabelledImages]
+    train: list[LabelledImages]
+
+
+class ReplayMethod(Method[Replay]):
+    """Cross-entropy on each group of what was drawn, summed; enough for ER and ER-ACE.
+
+    A method that extends it only says what is drawn:
+
+    >>> class Stream(ReplayMethod):
+    ...     name = "stream"
+    ...     def draw(self, batch, memory, progress, rng):
+    ...         return Replay([batch], train=[batch])
+    >>> from peerlearn import StreamInfo
+    >>> Stream(StreamInfo(num_classes=10)).name
+    'stream'
+    """
+
+    def loss(self, peer: Peer, draw: Replay) -> StepOutput:
+        """Sum over the groups of their classification losses."""
+        outputs, losses = [], []
+        for group in draw.train:
+            logits = peer.logits(group.x)
+            outputs.append(ForwardOutput(group.x, logits))
+            losses.append(classification_loss(logits, group))
+        return StepOutput(torch.stack(losses).sum(), outputs)
+
+    @override
+    def groups(self, draw: Replay, rng: torch.Generator) -> list[LabelledImages]:
+        """The images that the method itself trains on."""
+        return draw.groups
 
 
 class ER(ReplayMethod):

@@ -9,9 +9,10 @@ from typing_extensions import override
 
 from peerlearn.augment import Augmentation
 from peerlearn.devices import moved
+from peerlearn.losses import LabelledImages
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import LabelledImages, MethodSettings, Progress
-from peerlearn.methods.replay import Replay, ReplayMethod, replayed
+from peerlearn.methods.er import Replay, ReplayMethod
+from peerlearn.methods.interface import MethodSettings, Progress, replayed
 from peerlearn.settings import setting
 
 Unseen = Literal["all", "first_batch_ids"]

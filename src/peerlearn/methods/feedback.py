@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from peerlearn.devices import moved
+from peerlearn.losses import LabelledImages, Mix, joined
 from peerlearn.memory.base import Memory
-from peerlearn.methods.interface import LabelledImages, Mix
-from peerlearn.methods.replay import joined, replayed
+from peerlearn.methods.interface import replayed
 
 
 class FeedbackRates(NamedTuple):

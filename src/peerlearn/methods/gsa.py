@@ -9,17 +9,16 @@ from torch.nn import functional as F
 
 from peerlearn.augment import crop_grey_mirrored
 from peerlearn.devices import moved
-from peerlearn.losses import balance_weights, balanced_cross_entropy
+from peerlearn.losses import LabelledImages, balance_weights, balanced_cross_entropy, joined
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
     ForwardOutput,
-    LabelledImages,
     Method,
     MethodSettings,
     Progress,
     StepOutput,
+    replayed,
 )
-from peerlearn.methods.replay import joined, replayed
 from peerlearn.peer import Peer
 from peerlearn.settings import setting
 
@@ -95,13 +94,15 @@ class GSA(Method[GSADraw]):
             share = self.settings.replay_batch * new // (new + old)
             parts = [replayed(past), LabelledImages(current.x[:share], current.y[:share])]
             balanced = joined(*parts if again is None else [*parts, again])
-        order = moved(torch.randperm(len(balanced.y), generator=rng), balanced.y.device)
+        order = torch.randperm(len(balanced.y), generator=rng)
+        slots = present.nonzero()[:, 0] if self.stream.grows else self.slots(progress.task)
+        order, slots = moved((order, slots), batch.y.device)
         balanced = LabelledImages(balanced.x[order], balanced.y[order])
         return GSADraw(
             batch,
             self._mirrored(current, rng) if len(current.y) else None,
             self._mirrored(balanced, rng),
-            _labels(present, batch.y.device) if self.stream.grows else self.slots(progress.task),
+            slots,
             warm=progress.step < WARM_UP,
             memory=memory,
         )
@@ -148,12 +149,6 @@ class GSA(Method[GSADraw]):
         if not draw.memory:
             return [draw.stream]
         return [joined(replayed(draw.memory.draw(self.settings.replay_batch, rng)), draw.stream)]
-
-
-def _labels(present: Tensor, device: torch.device) -> Tensor:
-    """The labels that are present, (K,) ascending. present: (C,) bool."""
-    labels: Tensor = moved(present.nonzero()[:, 0], device)
-    return labels
 
 
 def _places(y: Tensor, slots: slice | Tensor) -> Tensor:

@@ -19,7 +19,12 @@ from torch import Tensor
 
 from peerlearn.augment import AUGMENTATIONS, Augment
 from peerlearn.augment.naming import names_augmentation
+from peerlearn.devices import moved
 from peerlearn.errors import UserError
+from peerlearn.losses import LabelledImages as LabelledImages  # methods of others find them here
+from peerlearn.losses import Mix as Mix
+from peerlearn.losses import classification_loss as classification_loss
+from peerlearn.losses import joined as joined
 from peerlearn.memory.base import Memory
 from peerlearn.methods import METHODS
 from peerlearn.optim.optimizers import AdamW, Optimizer
@@ -28,31 +33,20 @@ from peerlearn.settings import Settings, setting, settings_of
 from peerlearn.stream.base import StreamInfo
 
 
-class Mix(NamedTuple):
-    """What else is in an image: the label of the other part and its weight. Both (B,)."""
-
-    labels: Tensor
-    weight: Tensor
+def images(x: Tensor) -> Tensor:
+    """uint8 pixels as the networks see them: (B, 3, H, W) float in [0, 1]."""
+    return x.float().div_(255)
 
 
-class LabelledImages(NamedTuple):
-    """Images with their labels, judged together by one mean.
+def replayed(rows: Mapping[str, Tensor]) -> LabelledImages:
+    """Rows of a memory as a group, all of it on the device of the images.
 
-    Args:
-        x: images, (B, 3, H, W) in [0, 1].
-        y: labels, (B,).
-        active_classes: the classes that compete, (C,) bool; None for all.
-        mix: what else is in the images; None where each shows one class.
-
-    >>> batch = LabelledImages(torch.rand(2, 3, 8, 8), torch.tensor([0, 1]))
-    >>> batch._replace(active_classes=torch.tensor([True, True, False])).y
-    tensor([0, 1])
+    >>> rows = {"x": torch.full((2, 3, 8, 8), 255, dtype=torch.uint8), "y": torch.tensor([0, 1])}
+    >>> replayed(rows).x.max()
+    tensor(1.)
     """
-
-    x: Tensor
-    y: Tensor
-    active_classes: Tensor | None = None
-    mix: Mix | None = None
+    x = images(rows["x"])
+    return LabelledImages(x, moved(rows["y"], x.device))
 
 
 class ForwardOutput(NamedTuple):

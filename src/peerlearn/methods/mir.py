@@ -11,10 +11,10 @@ from torch.nn import functional as F
 from typing_extensions import override
 
 from peerlearn.devices import moved
+from peerlearn.losses import LabelledImages, joined
 from peerlearn.memory.base import Memory
-from peerlearn.methods.er import ER
-from peerlearn.methods.interface import LabelledImages, Progress
-from peerlearn.methods.replay import Replay, joined, replayed
+from peerlearn.methods.er import ER, Replay
+from peerlearn.methods.interface import Progress, replayed
 from peerlearn.peer import Peer, PeerModel
 from peerlearn.settings import setting
 

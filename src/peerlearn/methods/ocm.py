@@ -10,17 +10,16 @@ from typing_extensions import override
 
 from peerlearn.augment import Augment, full, full_aligned
 from peerlearn.devices import moved
-from peerlearn.losses import nt_xent, nt_xent_new, unit
+from peerlearn.losses import LabelledImages, classification_loss, joined, nt_xent, nt_xent_new, unit
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
     ForwardOutput,
-    LabelledImages,
     Method,
     MethodSettings,
     Progress,
     StepOutput,
+    replayed,
 )
-from peerlearn.methods.replay import classification_loss, joined, replayed
 from peerlearn.methods.rotations import (
     Pairs,
     check_rotatable,

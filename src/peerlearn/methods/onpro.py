@@ -9,18 +9,19 @@ from typing_extensions import override
 
 from peerlearn.augment import flip_grey_crop
 from peerlearn.devices import moved
-from peerlearn.losses import class_means, nt_xent, nt_xent_new, prototype_contrast, unit
+from peerlearn.losses import (
+    LabelledImages,
+    class_means,
+    classification_loss,
+    joined,
+    nt_xent,
+    nt_xent_new,
+    prototype_contrast,
+    unit,
+)
 from peerlearn.memory.base import LABELS, Memory
 from peerlearn.methods.feedback import FeedbackRates, prototype_feedback
-from peerlearn.methods.interface import (
-    ForwardOutput,
-    LabelledImages,
-    Method,
-    Progress,
-    Shape,
-    StepOutput,
-)
-from peerlearn.methods.replay import classification_loss, joined, replayed
+from peerlearn.methods.interface import ForwardOutput, Method, Progress, Shape, StepOutput, replayed
 from peerlearn.methods.rotations import (
     Embedding,
     Pairs,

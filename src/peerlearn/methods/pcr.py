@@ -8,17 +8,16 @@ from torch.nn import functional as F
 from typing_extensions import override
 
 from peerlearn.augment import full
-from peerlearn.losses import proxy_contrast
+from peerlearn.losses import LabelledImages, joined, proxy_contrast
 from peerlearn.memory.base import Memory
 from peerlearn.methods.interface import (
     ForwardOutput,
-    LabelledImages,
     Method,
     MethodSettings,
     Progress,
     StepOutput,
+    replayed,
 )
-from peerlearn.methods.replay import joined, replayed
 from peerlearn.peer import Peer
 from peerlearn.settings import setting
 

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import torch
 from typing_extensions import override
 
+from peerlearn.losses import LabelledImages
 from peerlearn.memory.base import Memory
-from peerlearn.methods.er import ER
-from peerlearn.methods.interface import LabelledImages, Progress
-from peerlearn.methods.replay import Replay
+from peerlearn.methods.er import ER, Replay
+from peerlearn.methods.interface import Progress
 
 
 class Finetune(ER):
