@@ -1,7 +1,7 @@
 """Distillation: how many peers learn, their teachers, views and weights."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,34 +9,17 @@ from peerlearn.augment import ViewChain
 from peerlearn.distill import TEACHERS
 from peerlearn.distill.edges import METHOD_BATCH, Edge
 from peerlearn.errors import did_you_mean
-from peerlearn.settings import Settings, setting, with_present_names
+from peerlearn.settings import Settings, about, with_present_names
 
 Networks = Literal["peers", "ema", "average"]  # that can predict
 
 
-def number_of_peers(number: int) -> Any:
-    """Return the setting `peers`, with this default."""
-    return setting(number, "networks that learn together", ge=1, le=64)
-
-
-def weight_of_labels(weight: float) -> Any:
-    """Return the setting `label_weight`, with this default."""
-    return setting(weight, "weight of the labels on every view (lambda1)", ge=0)
-
-
-def weight_of_distillation(weight: float) -> Any:
-    """Return the setting `distill_weight`, with this default."""
-    return setting(weight, "weight of the distillation (lambda2)", ge=0)
-
-
-def weight_of_base(weight: float) -> Any:
-    """Return the setting `base_weight`, with this default."""
-    return setting(weight, "weight of the method's own loss", ge=0)
-
-
-def softening(temperature: float) -> Any:
-    """Return the setting `temperature`, with this default."""
-    return setting(temperature, "temperature of the distillation (tau)", gt=0)
+# settings of wrappers too, each of which has its own defaults
+PeerCount = Annotated[int, about("networks that learn together", ge=1, le=64)]
+LabelWeight = Annotated[float, about("weight of the labels on every view (lambda1)", ge=0)]
+DistillWeight = Annotated[float, about("weight of the distillation (lambda2)", ge=0)]
+BaseWeight = Annotated[float, about("weight of the method's own loss", ge=0)]
+Temperature = Annotated[float, about("temperature of the distillation (tau)", gt=0)]
 
 
 class Distillation(Settings):
@@ -65,13 +48,13 @@ class Distillation(Settings):
     (0, 1, 2, 3)
     """
 
-    peers: int = number_of_peers(1)
-    label_weight: float = weight_of_labels(0.0)
-    distill_weight: float = weight_of_distillation(0.0)
-    temperature: float = softening(4.0)
+    peers: PeerCount = 1
+    label_weight: LabelWeight = 0.0
+    distill_weight: DistillWeight = 0.0
+    temperature: Temperature = 4.0
     edges: tuple[Edge, ...] = ()
     chain: ViewChain = ViewChain()
-    base_weight: float = weight_of_base(1.0)
+    base_weight: BaseWeight = 1.0
     label_views: tuple[int, ...] | None = None
     merge_groups: bool = False
     separate_draws: bool = False

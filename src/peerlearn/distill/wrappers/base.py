@@ -11,28 +11,27 @@ from peerlearn.augment import ViewChain
 from peerlearn.distill import WRAPPERS
 from peerlearn.distill.distillation import (
     Distillation,
+    DistillWeight,
+    LabelWeight,
     Networks,
-    number_of_peers,
-    softening,
-    weight_of_distillation,
-    weight_of_labels,
+    PeerCount,
+    Temperature,
 )
 from peerlearn.distill.edges import Edge
+from peerlearn.distill.teachers.base import TeacherSettings
 from peerlearn.settings import Settings, fields_of, flatten, nest, present_name
 
-
-def _weights(label: float, distill: float, temperature: float) -> Mapping[str, float]:
-    return {"label_weight": label, "distill_weight": distill, "temperature": temperature}
-
-
 # lambda1, lambda2 and tau as the authors chose them on CIFAR-100 with 2000 images kept
-WEIGHTS = {
-    "er": _weights(0.5, 2, 4),
-    "derpp": _weights(0.5, 1, 3),
-    "er_ace": _weights(0.5, 1, 4),
-    "ocm": _weights(0.25, 4, 4),
-    "gsa": _weights(0.5, 1, 4),
-    "onpro": _weights(0.25, 1, 4),
+WEIGHTS: Mapping[str, Mapping[str, float]] = {
+    method: {"label_weight": lambda1, "distill_weight": lambda2, "temperature": tau}
+    for method, lambda1, lambda2, tau in (
+        ("er", 0.5, 2, 4),
+        ("derpp", 0.5, 1, 3),
+        ("er_ace", 0.5, 1, 4),
+        ("ocm", 0.25, 4, 4),
+        ("gsa", 0.5, 1, 4),
+        ("onpro", 0.25, 1, 4),
+    )
 }
 
 
@@ -55,8 +54,8 @@ class WrapperBase(Settings):
     name: ClassVar[str]
     predict_with: ClassVar[Networks] = "peers"  # the default of its learners
 
-    peers: int = number_of_peers(2)
-    label_weight: float = weight_of_labels(0.5)
+    peers: PeerCount = 2
+    label_weight: LabelWeight = 0.5
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -96,8 +95,9 @@ class WrapperBase(Settings):
         return ()
 
     def teachers(self) -> dict[str, dict[str, Any]]:
-        """Return the settings of its teachers, by the teacher's name."""
-        return {}
+        """Return the settings of its teachers, by name: those in the field of a teacher's name."""
+        own = {name: value for name, value in self if isinstance(value, TeacherSettings)}
+        return {name: value.model_dump() for name, value in own.items()}
 
     def distillation(self, **fixed: Any) -> Distillation:
         """Return what a learner is built with. fixed: fields that are not settings of this class.
@@ -129,8 +129,8 @@ class Wrapper(WrapperBase):
     1.0
     """
 
-    distill_weight: float = weight_of_distillation(1.0)
-    temperature: float = softening(4.0)
+    distill_weight: DistillWeight = 1.0
+    temperature: Temperature = 4.0
 
     @abstractmethod
     @override
