@@ -1,7 +1,7 @@
 """What a teacher is: its logits, what it does after a step, and its state in a checkpoint."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from peerlearn.errors import UserError
 from peerlearn.peer import Peer, PeerModel, State, part, prefixed
 from peerlearn.settings import Settings
 
-LogitsByView = Mapping[int, Tensor]  # (B, C) by the number of a view
+LogitsByView = dict[int, Tensor]  # (B, C) by the number of a view
 
 
 class TeacherInput(NamedTuple):
@@ -22,7 +22,7 @@ class TeacherInput(NamedTuple):
     """
 
     views: list[Tensor]  # (B, 3, H, W) each
-    students: list[dict[int, Tensor]]  # per peer: (B, C) by view
+    students: list[LogitsByView]  # by peer
 
 
 class TeacherSettings(Settings):
@@ -63,7 +63,6 @@ class Teacher(ABC):
     settings: TeacherSettings
 
     def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
-        """Teach these peers; `new_peer` makes one more, each from a seed of its own."""
         self.peers, self.new_peer = peers, new_peer
         try:
             self.settings = self.Settings(**values)
@@ -81,7 +80,7 @@ class Teacher(ABC):
         return []
 
     @abstractmethod
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         """Return for each student the teacher's logits, (B, C), on the views of these numbers."""
 
     def batch_logits(self, _x: Tensor, /) -> Tensor:
@@ -116,7 +115,7 @@ class Teacher(ABC):
 
 def logits_by_view(
     model: PeerModel, numbers: Iterable[int], views: Sequence[Tensor]
-) -> dict[int, Tensor]:
+) -> LogitsByView:
     """Return logits on the views of these numbers, each from a forward of its own.
 
     Batch norm must not mix views. The hardest view goes first, as in the authors' code, so that it
@@ -133,18 +132,15 @@ def logits_by_view(
     return {view: model.logits(views[view]) for view in order}
 
 
-def mean_of_others(views: Iterable[int], logits: Sequence[LogitsByView]) -> list[dict[int, Tensor]]:
+def mean_of_others(views: Iterable[int], logits: Sequence[LogitsByView]) -> list[LogitsByView]:
     """Return for each peer the mean of the others' logits, (B, C), on the views of these numbers.
 
     >>> mean_of_others([0], [{0: torch.zeros(1, 2)}, {0: torch.ones(1, 2)}])[0][0]
     tensor([[1., 1.]])
     """
-    views = list(views)
-    others = [[*logits[:i], *logits[i + 1 :]] for i in range(len(logits))]
-    return [
-        {view: torch.stack([one[view] for one in some]).mean(dim=0) for view in views}
-        for some in others
-    ]
+    views, peers = list(views), range(len(logits))
+    others = [[logits[j] for j in peers if j != i] for i in peers]
+    return [{v: torch.stack([z[v] for z in some]).mean(dim=0) for v in views} for some in others]
 
 
 class OtherPeers(Teacher):
@@ -160,7 +156,7 @@ class OtherPeers(Teacher):
     least_peers = 2
 
     @override
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         return mean_of_others(views, given.students)
 
 
@@ -176,7 +172,7 @@ class SelfTeacher(Teacher):
     reads_students = True
 
     @override
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         return given.students
 
 
@@ -203,7 +199,7 @@ class UntrainedTeacher(Teacher):
 
     @override
     @torch.no_grad()
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         return [logits_by_view(self.model, views, given.views)] * len(given.students)
 
     @override
