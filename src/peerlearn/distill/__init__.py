@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+from peerlearn.distill.edges import METHOD_BATCH as METHOD_BATCH
+from peerlearn.distill.edges import Edge as Edge
+from peerlearn.distill.edges import easy_to_hard as easy_to_hard
+from peerlearn.distill.edges import hard_to_easy as hard_to_easy
+from peerlearn.distill.edges import same_view as same_view
 from peerlearn.lazy import lazy
 from peerlearn.registry import Registry
 
 if TYPE_CHECKING:
     from peerlearn.distill.distillation import Distillation as Distillation
-    from peerlearn.distill.edges import METHOD_BATCH as METHOD_BATCH
-    from peerlearn.distill.edges import Edge as Edge
-    from peerlearn.distill.edges import easy_to_hard as easy_to_hard
-    from peerlearn.distill.edges import hard_to_easy as hard_to_easy
-    from peerlearn.distill.edges import same_view as same_view
     from peerlearn.distill.step import distillation_loss as distillation_loss
     from peerlearn.distill.teachers.base import Teacher as Teacher
     from peerlearn.distill.teachers.base import TeacherInput as TeacherInput
@@ -34,9 +34,6 @@ if not TYPE_CHECKING:  # a name that nobody has must not pass the type checker
         __name__,
         {
             "Distillation": "distillation",
-            **dict.fromkeys(
-                ("METHOD_BATCH", "Edge", "easy_to_hard", "hard_to_easy", "same_view"), "edges"
-            ),
             "distillation_loss": "step",
             **dict.fromkeys(
                 ("Teacher", "TeacherInput", "TeacherSettings", "logits_by_view"), "teachers.base"

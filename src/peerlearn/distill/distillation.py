@@ -74,6 +74,11 @@ class Distillation(Settings):
             raise ValueError(did_you_mean(f"no edge is by {unused[0]!r}", unused[0], sorted(named)))
         for edge in self.edges:
             self._check_edge(edge)
+        for view in self.label_views or ():
+            if not 0 <= view <= self.chain.stages:
+                raise ValueError(
+                    f"label_views names view {view}; the chain has 0 to {self.chain.stages}"
+                )
         return self
 
     def _check_edge(self, edge: Edge) -> None:
@@ -99,15 +104,6 @@ class Distillation(Settings):
                 f"teacher {edge.by!r} needs at least {least} peers, got {self.peers}; take "
                 f"peers={least}, or by='self'"
             )
-
-    @model_validator(mode="after")
-    def _check_label_views(self) -> Self:
-        for view in self.label_views or ():
-            if not 0 <= view <= self.chain.stages:
-                raise ValueError(
-                    f"label_views names view {view}; the chain has 0 to {self.chain.stages}"
-                )
-        return self
 
     @model_validator(mode="after")
     def _check_ema(self) -> Self:
@@ -168,15 +164,6 @@ class Distillation(Settings):
         views = {edge.student for edge in self.view_edges} | {*self.labelled_views}
         views |= {e.teacher for e in self.view_edges if TEACHERS[e.by].reads_students}
         return tuple(sorted(views))
-
-    @property
-    def teacher_views(self) -> dict[str, tuple[int, ...]]:
-        """The views on which each teacher is asked for logits, by the teacher's name."""
-        return {
-            name: tuple(sorted({edge.teacher for edge in self.view_edges if edge.by == name}))
-            for name in self.teacher_names
-            if any(edge.by == name for edge in self.view_edges)
-        }
 
 
 def _is_ema(teacher: str) -> bool:
