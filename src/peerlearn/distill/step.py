@@ -89,15 +89,8 @@ def distillation_loss(
 class Step:
     """Takes the step of every peer: first all gradients, then all movements.
 
-    Args:
-        peers: that learn.
-        pool: runs what every peer computes.
-        method: whose own loss is L_Baseline.
-        distillation: its edges; decides here, once, what each step computes.
-        teachers: by name.
-        memory: from which the method draws.
-        rngs: generators by purpose: "draws" and "views".
-        device: of the memory, the draws and the teachers.
+    The distillation decides once what each step computes. rngs: "draws" and "views". device: of the
+    memory, the draws and the teachers.
     """
 
     def __init__(

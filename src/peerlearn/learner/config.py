@@ -13,8 +13,7 @@ from peerlearn.augment import AUGMENTATIONS
 from peerlearn.augment.naming import Augment, names_augmentation
 from peerlearn.data import DATASETS
 from peerlearn.distill import TEACHERS, WRAPPERS
-from peerlearn.distill.distillation import Distillation
-from peerlearn.distill.wrappers.base import WrapperBase
+from peerlearn.distill.distillation import Distillation, WrapperBase
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.learner.inputs import Distance, PredictWith
 from peerlearn.learner.online import OnlineLearner

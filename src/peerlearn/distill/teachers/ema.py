@@ -104,11 +104,6 @@ class EMATeacher(Teacher):
     def networks(self) -> list[PeerModel]:
         return self.models
 
-    @property
-    @override
-    def ema_copies(self) -> list[PeerModel]:
-        return self.models
-
     @override
     @torch.no_grad()
     def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:

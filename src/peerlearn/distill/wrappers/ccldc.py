@@ -6,9 +6,14 @@ from typing import Annotated, Any, Literal
 from typing_extensions import override
 
 from peerlearn.augment import ViewChain
-from peerlearn.distill.distillation import Distillation, LabelWeight, PeerCount
+from peerlearn.distill.distillation import (
+    Distillation,
+    LabelWeight,
+    PeerCount,
+    Wrapper,
+    WrapperBase,
+)
 from peerlearn.distill.edges import METHOD_BATCH, Direction, Edge, chain_edges, same_view
-from peerlearn.distill.wrappers.base import Wrapper, WrapperBase
 from peerlearn.settings import about, setting
 
 ALONG = about("along the chain, from the teacher's view to the student's")
@@ -20,8 +25,7 @@ class CCL(Wrapper):
     CCL-DC without its chain: Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
 
     Args:
-        equal_view: the view that peers have in common: the image, or, as in the authors' code, the
-            hardest.
+        equal_view: the view that peers have in common; the hardest in the authors' code.
         scale_base: whether lambda1 weighs the method's own loss too, as the authors' ER does.
 
     >>> CCL().edges()
@@ -38,8 +42,9 @@ class CCL(Wrapper):
 
     @classmethod
     @override
-    def authors(cls, method: str, /) -> Mapping[str, Any]:
-        return {"equal_view": "hardest", "scale_base": method == "er"}
+    def preset(cls, method: str, profile: str, /) -> Mapping[str, Any]:
+        authors = {"equal_view": "hardest", "scale_base": method == "er"}
+        return {**super().preset(method, profile), **(authors if profile == "authors" else {})}
 
     @override
     def edges(self) -> tuple[Edge, ...]:
@@ -58,9 +63,7 @@ class CCLDC(CCL):
     https://arxiv.org/abs/2312.00600
 
     Args:
-        chain: makes the harder views.
-        direction: along the chain, from the teacher's view to the student's; the paper's ablations
-            are "easy-to-hard" and "same-difficulty".
+        direction: along the chain, from the teacher's view to the student's.
 
     >>> [(edge.student, edge.teacher) for edge in CCLDC().edges()]
     [(0, 0), (0, 1), (1, 2), (2, 3)]
@@ -108,7 +111,6 @@ class SDC(Wrapper):
     The chain of CCL-DC without a peer, https://arxiv.org/abs/2312.00600, Table 8.
 
     Args:
-        chain: makes the harder views.
         direction: along the chain, from the teacher's view to the student's.
 
     >>> SDC().edges()[0]
@@ -143,9 +145,6 @@ class Multiview(WrapperBase):
 
     An ablation of https://arxiv.org/abs/2312.00600, Table 6.
 
-    Args:
-        chain: makes the harder views.
-
     >>> Multiview().distillation().labelled_views
     (0, 1, 2, 3)
     """
@@ -170,7 +169,7 @@ class Untrained(Wrapper):
 
     @classmethod
     @override
-    def preset(cls, method: str) -> Mapping[str, Any]:
+    def preset(cls, method: str, profile: str, /) -> Mapping[str, Any]:
         return {}  # its weight and temperature are not published
 
     @override

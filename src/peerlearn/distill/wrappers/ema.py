@@ -12,10 +12,11 @@ from peerlearn.distill.distillation import (
     DistillWeight,
     LabelWeight,
     PeerCount,
+    Wrapper,
+    WrapperBase,
 )
 from peerlearn.distill.edges import Edge, hard_to_easy, same_view
 from peerlearn.distill.teachers.ema import BroadcastSettings, EMASettings
-from peerlearn.distill.wrappers.base import Wrapper, WrapperBase
 from peerlearn.methods import METHODS
 from peerlearn.settings import setting
 
@@ -24,9 +25,6 @@ class EMA(WrapperBase):
     """The method as it is; an EMA copy of its network predicts.
 
     Temporal ensembles: Soutif-Cormerais et al., CoLLAs 2023, https://arxiv.org/abs/2306.16817
-
-    Args:
-        shadow: how the EMA copy follows.
 
     >>> EMA().distillation().predict_with
     'ema'
@@ -40,7 +38,7 @@ class EMA(WrapperBase):
 
     @classmethod
     @override
-    def preset(cls, method: str) -> Mapping[str, Any]:
+    def preset(cls, method: str, profile: str, /) -> Mapping[str, Any]:
         return {}
 
 
@@ -50,11 +48,9 @@ class MKD(Wrapper):
     Momentum knowledge distillation: Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870
 
     Args:
-        base_weight: of the method's own loss; 0 for ER, whose labels these are.
         view: by name, the augmentation of the view with labels.
         form: which side of the second edge sees the image: the student, as in their code, or the
             teacher, as in their formula.
-        shadow: how the EMA copy follows.
 
     >>> MKD().edges()[0]
     Edge(student=0, teacher=1, by='shadow', weight=0.5)
@@ -77,14 +73,10 @@ class MKD(Wrapper):
 
     @classmethod
     @override
-    def preset(cls, method: str) -> Mapping[str, Any]:
-        own = METHODS[method].is_plain_cross_entropy if method in METHODS else False
-        return {"base_weight": 0.0} if own else {}
-
-    @classmethod
-    @override
-    def authors(cls, method: str, /) -> Mapping[str, Any]:
-        return {"shadow": {"start": "zero", "buffers": "own"}}
+    def preset(cls, method: str, profile: str, /) -> Mapping[str, Any]:
+        own = method in METHODS and METHODS[method].is_plain_cross_entropy
+        authors = {"shadow": {"start": "zero", "buffers": "own"}} if profile == "authors" else {}
+        return {**({"base_weight": 0.0} if own else {}), **authors}
 
     @classmethod
     @override
@@ -130,11 +122,6 @@ class EMAChain(Wrapper):
     Our combination of MKD's teacher, https://arxiv.org/abs/2309.02870, and of the chain of CCL-DC,
     https://arxiv.org/abs/2312.00600.
 
-    Args:
-        base_weight: of the method's own loss.
-        chain: makes the harder views.
-        shadow: how the EMA copy follows.
-
     >>> EMAChain().edges()[-1]
     Edge(student=1, teacher=2, by='shadow', weight=1.0)
     """
@@ -157,9 +144,7 @@ class CCLDCEMA(Wrapper):
     Our combination of https://arxiv.org/abs/2312.00600 and https://arxiv.org/abs/2309.02870 (MKD).
 
     Args:
-        chain: makes the harder views.
         shadow_weight: of the edge from the EMA copy, next to those from the peer.
-        shadow: how the EMA copies follow.
 
     >>> CCLDCEMA().edges()[-1]
     Edge(student=0, teacher=1, by='shadow', weight=0.5)
@@ -183,9 +168,6 @@ class GWM(Wrapper):
 
     After the abstract of GWM-MCD, https://arxiv.org/abs/2508.08677, whose formulas we have not
     seen: this is our reading. Peers begin alike and train on draws of their own.
-
-    Args:
-        shadow: how the EMA copy follows, and when peers move towards it.
 
     >>> GWM().edges()[-1]
     Edge(student=0, teacher=0, by='shadow_all', weight=1.0)
