@@ -131,8 +131,7 @@ class Step:
         draws = self._draw(batch, progress)
         if draws is None:
             return {}, []
-        rows = None if batch is None else len(batch.y)
-        outputs, losses = self._backward_baseline(draws, rows)  # loss_baseline, backward
+        outputs, losses = self._backward_baseline(draws, batch)  # loss_baseline, backward
         if self._student_views:
             # of separate draws, peers teach each other on the first
             groups, views = self._draw_views(draws[0])  # x, x1, x2, x3
@@ -170,12 +169,9 @@ class Step:
         return draws * (len(self.peers) // times)
 
     def _backward_baseline(
-        self, draws: Sequence[Any], rows: int | None
+        self, draws: Sequence[Any], batch: LabelledImages | None
     ) -> tuple[list[StepOutput], list[Losses]]:
-        """Take each peer's backward of L_Baseline; return what the method computed, and the losses.
-
-        rows: images of the stream batch; None if there is none, and nothing to store.
-        """
+        """Take each peer's backward of L_Baseline; return what the method computed, and losses."""
         d = self.distillation
 
         def backward(i: int, peer: Peer, method: Method[Any]) -> tuple[StepOutput, Losses]:
@@ -183,8 +179,8 @@ class Step:
                 zero = torch.zeros((), device=peer.device)
                 return StepOutput(zero, []), {"base": zero, "distill": zero}
             output = method.loss(peer, self._on(peer.device, draws[i]))  # loss_baseline
-            if rows is not None:
-                check_declared(output, self.method, peer.model, rows)
+            if batch is not None:  # nothing else is stored
+                check_declared(output, self.method, peer.model, rows=len(batch.y))
             distilled = self._distill_on_draw(output)
             peer.backward(d.base_weight * output.loss + d.distill_weight * distilled)
             losses = {"base": output.loss.detach(), "distill": distilled.detach()}
@@ -197,13 +193,12 @@ class Step:
 
     def _distill_on_draw(self, output: StepOutput) -> Tensor:
         """Return the distillation on the batches that the method itself trained on; 0 in CCL-DC."""
-        distilled = output.loss.new_zeros(())
+        tau, distilled = self.distillation.temperature, output.loss.new_zeros(())
         for edge in self._method_batch_edges:
-            for x, logits in output.outputs:
-                teacher = self.teachers[edge.by].batch_logits(self._on(self.device, x))
-                tau = self.distillation.temperature
-                term = distill(logits, self._on(logits.device, teacher), temperature=tau)
-                distilled = distilled + edge.weight * term
+            for x, student in output.outputs:
+                logits = self.teachers[edge.by].batch_logits(self._on(self.device, x))
+                teacher = self._on(student.device, logits)
+                distilled = distilled + edge.weight * distill(student, teacher, temperature=tau)
         return distilled
 
     def _draw_views(self, draw: Any) -> tuple[list[LabelledImages], list[Views]]:
@@ -239,16 +234,14 @@ class Step:
         teachers: Sequence[Mapping[str, Sequence[LogitsByView]]],
     ) -> list[DistillationLoss]:
         """Take each peer's backward of L_CCL + L_DC; gradients add up to those of Eq. 11."""
-        d = self.distillation
 
         def backward(i: int, peer: Peer, _: Method[Any]) -> DistillationLoss:
             own_teachers = [{name: by[i] for name, by in group.items()} for group in teachers]
             here = self._on(peer.device, (students[i], own_teachers, groups))
             losses = [self._loss(*of_group) for of_group in zip(*here, strict=True)]
-            labels, distilled = (torch.stack(terms).sum() for terms in zip(*losses, strict=True))
-            loss = DistillationLoss(labels, distilled)  # over groups
-            peer.backward(loss.weighted(d))
-            return DistillationLoss(labels.detach(), distilled.detach())
+            over_groups = [torch.stack(terms).sum() for terms in zip(*losses, strict=True)]
+            peer.backward(DistillationLoss(*over_groups).weighted(self.distillation))
+            return DistillationLoss(*(term.detach() for term in over_groups))
 
         return self._on(self.device, self._map(backward))
 

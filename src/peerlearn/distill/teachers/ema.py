@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import model_validator
-from torch import Tensor
 from typing_extensions import override
 
 from peerlearn.devices import moved
@@ -160,8 +159,7 @@ class PeerEMA(EMATeacher):
     @override
     def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         views = list(views)
-        copies = moved(super().logits(views, given), self.models[0].device)
-        return mean_of_others(views, copies)
+        return mean_of_others(views, moved(super().logits(views, given), self.models[0].device))
 
 
 class MeanPeerEMA(EMATeacher):
@@ -237,18 +235,14 @@ def _follow(
     weights, ends = [], []
     tensors = ([*one.parameters(), *one.buffers()] for one in (model, *others))
     for own, *theirs in zip(*tensors, strict=True):
-        end = _mean(moved(theirs, own.device))
+        theirs = moved(theirs, own.device)
+        is_float = own.is_floating_point()
+        end = torch.stack(theirs).mean(dim=0) if is_float and len(theirs) > 1 else theirs[0]
         if any(tensor.requires_grad for tensor in (own, *theirs)):  # copies take no gradient
             weights.append(own)
             ends.append(end)
         elif buffers:
-            if own.is_floating_point():  # infinities have no way between them
+            if is_float:  # infinities have no way between them
                 end = torch.where(own == end, own, own.lerp(end, share))
             own.copy_(end)
     torch._foreach_lerp_(weights, ends if factor == 1 else torch._foreach_mul(ends, factor), share)
-
-
-def _mean(tensors: Sequence[Tensor]) -> Tensor:
-    if len(tensors) == 1 or not tensors[0].is_floating_point():
-        return tensors[0]
-    return torch.stack([*tensors]).mean(dim=0)
