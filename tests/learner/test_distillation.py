@@ -17,7 +17,7 @@ from peerlearn import (
     small_net,
 )
 from peerlearn.distill import METHOD_BATCH, WRAPPERS, distillation_loss, distillation_of
-from peerlearn.distill.wrappers.base import WEIGHTS
+from peerlearn.distill.distillation import WEIGHTS
 from peerlearn.losses import distill
 from peerlearn.methods.interface import LabelledImages
 from peerlearn.records.schema import DIRECTIONS

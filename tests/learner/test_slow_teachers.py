@@ -27,7 +27,7 @@ from peerlearn import (
 from peerlearn.distill import TEACHERS, distillation_of
 from peerlearn.distill.distillation import Networks
 from peerlearn.distill.teachers.base import TeacherInput
-from peerlearn.distill.teachers.ema import EMABase, EMATeacher
+from peerlearn.distill.teachers.ema import EMATeacher
 from peerlearn.learner.validation import check_state
 from peerlearn.methods import ER
 from peerlearn.methods.interface import LabelledImages
@@ -49,9 +49,9 @@ SETTINGS = [
 ]
 
 
-def slow(learner: OnlineLearner) -> EMABase:
+def slow(learner: OnlineLearner) -> EMATeacher:
     """The teacher that has slow copies."""
-    (teacher,) = (one for one in learner.teachers.values() if isinstance(one, EMABase))
+    (teacher,) = (one for one in learner.teachers.values() if isinstance(one, EMATeacher))
     return teacher
 
 

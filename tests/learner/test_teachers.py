@@ -10,6 +10,7 @@ from torch import Tensor
 
 from peerlearn import ClassStream, Distillation, Edge, OnlineLearner, UserError, small_net
 from peerlearn.distill import TEACHERS, WRAPPERS
+from peerlearn.distill.distillation import Wrapper
 from peerlearn.distill.teachers.base import (
     OtherPeers,
     Teacher,
@@ -17,7 +18,6 @@ from peerlearn.distill.teachers.base import (
     TeacherSettings,
     UntrainedTeacher,
 )
-from peerlearn.distill.wrappers.base import Wrapper
 from peerlearn.methods import ER
 from peerlearn.settings import setting
 

@@ -57,7 +57,7 @@ class Loud(OtherPeers):
 """
 WRAPPER = """
 from peerlearn.distill import Edge
-from peerlearn.distill.wrappers.base import Wrapper
+from peerlearn.distill.distillation import Wrapper
 class Shout(Wrapper):
     name = "shout"
     def edges(self):

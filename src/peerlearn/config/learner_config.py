@@ -22,8 +22,7 @@ from peerlearn.config.names import (
     split_name,
 )
 from peerlearn.distill import TEACHERS, WRAPPERS
-from peerlearn.distill.distillation import Distillation
-from peerlearn.distill.wrappers.base import WrapperBase
+from peerlearn.distill.distillation import Distillation, WrapperBase
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.memory import MEMORIES
 from peerlearn.memory.base import Memory

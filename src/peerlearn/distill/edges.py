@@ -13,8 +13,7 @@ class Edge(NamedTuple):
     Args:
         student: the view that the student sees. 0 is the image itself, later ones are harder.
         teacher: the view that the teacher sees.
-        by: the teacher's name: peer, self, frozen, shadow, shadow_peer, shadow_all, or one of
-            your own.
+        by: the teacher's name; `peerlearn list teachers` has them.
         weight: of this term in the sum over all edges.
 
     >>> Edge(student=0, teacher=1)
@@ -43,11 +42,7 @@ def easy_to_hard(stages: int, by: str = "peer") -> tuple[Edge, ...]:
 
 
 def chain_edges(direction: Direction, stages: int, by: str = "peer") -> tuple[Edge, ...]:
-    """Return the edges along a chain of views, in the direction of a setting.
-
-    >>> [(edge.student, edge.teacher) for edge in chain_edges("same-difficulty", stages=3)]
-    [(1, 1), (2, 2), (3, 3)]
-    """
+    """Return the edges along a chain of views, in the direction of a setting."""
     if direction == "same-difficulty":
         return same_view(*range(1, stages + 1), by=by)
     return (hard_to_easy if direction == "hard-to-easy" else easy_to_hard)(stages, by)

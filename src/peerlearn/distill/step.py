@@ -16,10 +16,11 @@ peer is a student and a teacher of the others, so each line runs for all peers b
     optim1.step(), optim1.zero_grad()        `Step.move`
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +36,7 @@ from peerlearn.peer import Peer
 
 R = TypeVar("R")
 PeerAction = Callable[[int, Peer, Method[Any]], R]  # of a peer's number, the peer and its method
-Losses = dict[str, Tensor]  # "base" (the method's own), "labels" and "distill": scalars
+Losses = dict[str, Tensor]  # "base" (the method's own), "distill" and "labels": scalars
 Views = list[Tensor]  # X_0, ..., X_n of a group of images: (B, 3, H, W) each
 
 
@@ -87,15 +88,8 @@ def distillation_loss(
 class Step:
     """Takes the step of every peer: first all gradients, then all movements.
 
-    Args:
-        peers: that learn.
-        pool: runs what every peer computes.
-        method: whose own loss is L_Baseline.
-        distillation: its edges; decides here, once, what each step computes.
-        teachers: by name.
-        memory: from which the method draws.
-        rngs: generators by purpose: "draws" and "views".
-        device: of the memory, the draws and the teachers.
+    The distillation decides once what each step computes. rngs: "draws" and "views". device: of the
+    memory, the draws and the teachers.
     """
 
     def __init__(
@@ -114,9 +108,13 @@ class Step:
         self.teachers, self.memory, self.rngs, self.device = teachers, memory, rngs, device
         places = {network.device for one in teachers.values() for network in one.networks}
         self._on_one_device = {device} == places | {peer.device for peer in peers}
-        self._label_views, self._student_views = d.labelled_views, d.student_views
-        self._view_edges, self._method_batch_edges = d.view_edges, d.method_batch_edges
-        self._teacher_views = d.teacher_views
+        edges, self._method_batch_edges = d.view_edges, d.method_batch_edges
+        self._student_views = d.student_views
+        seen = {name: {edge.teacher for edge in edges if edge.by == name} for name in teachers}
+        self._teacher_views = {name: sorted(views) for name, views in seen.items() if views}
+        self._loss = partial(
+            distillation_loss, label_views=d.labelled_views, edges=edges, temperature=d.temperature
+        )
         # with a weight of 0, the labels on the views replace a loss that is plain cross-entropy
         is_used = d.base_weight or method.stores or method.carries or d.method_batch_edges
         self._needs_baseline = bool(is_used or not method.is_plain_cross_entropy)
@@ -132,25 +130,23 @@ class Step:
         draws = self._draw(batch, progress)
         if draws is None:
             return {}, []
-        rows = None if batch is None else len(batch.y)
-        outputs, losses = self._backward_baseline(draws, rows)  # loss_baseline, backward
+        outputs, losses = self._backward_baseline(draws, batch)  # loss_baseline, backward
         if self._student_views:
             # of separate draws, peers teach each other on the first
             groups, views = self._draw_views(draws[0])  # x, x1, x2, x3
             students = self._student_logits(views)  # ls, ls1, ls2, ls3
             teachers = self._teacher_logits(views, students)  # lt, lt1, lt2, lt3
             ours = self._backward_ours(groups, students, teachers)  # loss_ours, backward
-            losses = [
-                {**own, "labels": labels, "distill": own["distill"] + distilled}
-                for own, (labels, distilled) in zip(losses, ours, strict=True)
-            ]
-        means = _on_the_host(mean_over_peers(losses))
-        if not np.isfinite(list(means.values())).all():
+            for found, own in zip(losses, ours, strict=True):
+                found |= {"distill": found["distill"] + own.distill, "labels": own.labels}
+        means = mean_over_peers(losses)
+        numbers = dict(zip(means, torch.stack([*means.values()]).tolist(), strict=True))
+        if not all(map(math.isfinite, numbers.values())):
             raise UserError(
-                f"the loss is not finite any more ({means}) at batch {progress.batches} of the "
+                f"the loss is not finite any more ({numbers}) at batch {progress.batches} of the "
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
-        return means, outputs
+        return numbers, outputs
 
     def move(self) -> None:
         """Take every peer's optimizer step, then let the teachers follow."""
@@ -169,25 +165,21 @@ class Step:
             draws = [self.method.draw_for(self.peers, batch, *given) for _ in range(times)]
         if any(draw is None for draw in draws):
             return None
-        return draws if times > 1 else draws * len(self.peers)
+        return draws * (len(self.peers) // times)
 
     def _backward_baseline(
-        self, draws: Sequence[Any], rows: int | None
+        self, draws: Sequence[Any], batch: LabelledImages | None
     ) -> tuple[list[StepOutput], list[Losses]]:
-        """Take each peer's backward of L_Baseline; return what the method computed, and the losses.
-
-        rows: images of the stream batch; None if there is none, and nothing to store.
-        """
+        """Take each peer's backward of L_Baseline; return what the method computed, and losses."""
         d = self.distillation
-        if not self._needs_baseline:
-            zero = torch.zeros((), device=self.device)
-            losses = {"base": zero, "distill": zero}
-            return [StepOutput(zero, [])] * len(self.peers), [losses] * len(self.peers)
 
         def backward(i: int, peer: Peer, method: Method[Any]) -> tuple[StepOutput, Losses]:
+            if not self._needs_baseline:
+                zero = torch.zeros((), device=peer.device)
+                return StepOutput(zero, []), {"base": zero, "distill": zero}
             output = method.loss(peer, self._on(peer.device, draws[i]))  # loss_baseline
-            if rows is not None:
-                check_declared(output, self.method, peer.model, rows)
+            if batch is not None:  # nothing else is stored
+                check_declared(output, self.method, peer.model, rows=len(batch.y))
             distilled = self._distill_on_draw(output)
             peer.backward(d.base_weight * output.loss + d.distill_weight * distilled)
             losses = {"base": output.loss.detach(), "distill": distilled.detach()}
@@ -200,13 +192,12 @@ class Step:
 
     def _distill_on_draw(self, output: StepOutput) -> Tensor:
         """Return the distillation on the batches that the method itself trained on; 0 in CCL-DC."""
-        distilled = output.loss.new_zeros(())
+        tau, distilled = self.distillation.temperature, output.loss.new_zeros(())
         for edge in self._method_batch_edges:
-            for x, logits in output.outputs:
-                teacher = self.teachers[edge.by].batch_logits(self._on(self.device, x))
-                tau = self.distillation.temperature
-                term = distill(logits, self._on(logits.device, teacher), temperature=tau)
-                distilled = distilled + edge.weight * term
+            for x, student in output.outputs:
+                logits = self.teachers[edge.by].batch_logits(self._on(self.device, x))
+                teacher = self._on(student.device, logits)
+                distilled = distilled + edge.weight * distill(student, teacher, temperature=tau)
         return distilled
 
     def _draw_views(self, draw: Any) -> tuple[list[LabelledImages], list[Views]]:
@@ -216,50 +207,40 @@ class Step:
             groups = [joined_unmasked(groups)]
         return groups, [self.distillation.chain(group.x, self.rngs["views"]) for group in groups]
 
-    def _student_logits(self, views: Sequence[Views]) -> list[list[dict[int, Tensor]]]:
-        """Return theta(X_i) of every peer, with its graph: by group, by peer, by view."""
-
-        def logits(_: int, peer: Peer, __: Method[Any]) -> list[dict[int, Tensor]]:
-            return [logits_by_view(peer.model, self._student_views, group) for group in views]
-
-        by_peer = self._map(logits)
-        return [list(group) for group in zip(*by_peer, strict=True)]
+    def _student_logits(self, views: Sequence[Views]) -> list[list[LogitsByView]]:
+        """Return theta(X_i) of every peer, with its graph: by peer, by group, by view."""
+        on = self._student_views
+        return self._map(lambda _, peer, __: [logits_by_view(peer.model, on, x) for x in views])
 
     def _teacher_logits(
-        self, views: Sequence[Views], students: Sequence[list[dict[int, Tensor]]]
-    ) -> list[dict[str, list[dict[int, Tensor]]]]:
+        self, views: Sequence[Views], students: Sequence[Sequence[LogitsByView]]
+    ) -> list[dict[str, list[LogitsByView]]]:
         """Return the logits of every peer's teachers: by group, by teacher, by peer, by view.
 
         The teacher of Eq. 9 and 10 reads the logits that the other peer computed as a student.
         """
-        asked = [(name, self.teachers[name], on) for name, on in self._teacher_views.items()]
+        by_group = zip(*self._on(self.device, students), strict=True)
+        asked = self._teacher_views.items()
         return [
-            {name: teacher.logits(on, group) for name, teacher, on in asked}
-            for group in map(TeacherInput, views, self._on(self.device, students))
+            {name: self.teachers[name].logits(on, given) for name, on in asked}
+            for given in map(TeacherInput, views, map(list, by_group))
         ]
 
     def _backward_ours(
         self,
         groups: Sequence[LabelledImages],
-        students: Sequence[Sequence[dict[int, Tensor]]],
-        teachers: Sequence[Mapping[str, Sequence[dict[int, Tensor]]]],
+        students: Sequence[Sequence[LogitsByView]],
+        teachers: Sequence[Mapping[str, Sequence[LogitsByView]]],
     ) -> list[DistillationLoss]:
         """Take each peer's backward of L_CCL + L_DC; gradients add up to those of Eq. 11."""
-        d = self.distillation
 
         def backward(i: int, peer: Peer, _: Method[Any]) -> DistillationLoss:
             own_teachers = [{name: by[i] for name, by in group.items()} for group in teachers]
-            here = zip(*self._on(peer.device, (own_teachers, groups)), strict=True)
-            losses = [
-                distillation_loss(
-                    student[i], own, group, self._label_views, self._view_edges, d.temperature
-                )
-                for student, (own, group) in zip(students, here, strict=True)
-            ]
-            sums = (torch.stack(part).sum() for part in zip(*losses, strict=True))  # over groups
-            loss = DistillationLoss(*sums)
-            peer.backward(loss.weighted(d))
-            return DistillationLoss(*(part.detach() for part in loss))
+            here = self._on(peer.device, (students[i], own_teachers, groups))
+            losses = [self._loss(*of_group) for of_group in zip(*here, strict=True)]
+            over_groups = [torch.stack(terms).sum() for terms in zip(*losses, strict=True)]
+            peer.backward(DistillationLoss(*over_groups).weighted(self.distillation))
+            return DistillationLoss(*(term.detach() for term in over_groups))
 
         return self._on(self.device, self._map(backward))
 
@@ -272,11 +253,6 @@ class Step:
         if in_turn:
             return [action(i, peer, self.method) for i, peer in enumerate(self.peers)]
         return self.pool.map_peers(action, self.peers, self.method)
-
-
-def _on_the_host(losses: Mapping[str, Tensor]) -> dict[str, float]:
-    """Return losses as numbers, with one transfer from the device."""
-    return dict(zip(losses, torch.stack([*losses.values()]).tolist(), strict=True))
 
 
 def mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

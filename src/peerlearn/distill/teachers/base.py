@@ -1,7 +1,7 @@
 """What a teacher is: its logits, what it does after a step, and its state in a checkpoint."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -12,17 +12,14 @@ from peerlearn.errors import UserError
 from peerlearn.peer import Peer, PeerModel, State, part, prefixed
 from peerlearn.settings import Settings
 
-LogitsByView = Mapping[int, Tensor]  # (B, C) by the number of a view
+LogitsByView = dict[int, Tensor]  # (B, C) by the number of a view
 
 
 class TeacherInput(NamedTuple):
-    """What a teacher may use: the views of some images, and each peer's logits on its views.
-
-    All of it is on the learner's first device. A teacher's logits may be on any.
-    """
+    """What a teacher may use, on the learner's first device; its logits may be on any."""
 
     views: list[Tensor]  # (B, 3, H, W) each
-    students: list[dict[int, Tensor]]  # per peer: (B, C) by view
+    students: list[LogitsByView]  # by peer
 
 
 class TeacherSettings(Settings):
@@ -30,10 +27,7 @@ class TeacherSettings(Settings):
 
 
 class Teacher(ABC):
-    """Base of all teachers. One object teaches all students of a learner.
-
-    A class with a `name` and `logits` is a teacher; an edge asks for it by that name. The learner
-    makes it.
+    """Base of all teachers: one teaches all students of a learner, by the edges that name it.
 
     Args:
         peers: those that it teaches.
@@ -63,7 +57,6 @@ class Teacher(ABC):
     settings: TeacherSettings
 
     def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
-        """Teach these peers; `new_peer` makes one more, each from a seed of its own."""
         self.peers, self.new_peer = peers, new_peer
         try:
             self.settings = self.Settings(**values)
@@ -77,11 +70,11 @@ class Teacher(ABC):
 
     @property
     def ema_copies(self) -> list[PeerModel]:
-        """EMA copies that can predict in the peers' place, one for each peer; [] if it has none."""
-        return []
+        """EMA copies that can predict in the peers' place, one for each peer."""
+        return self.networks if self.is_ema else []
 
     @abstractmethod
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         """Return for each student the teacher's logits, (B, C), on the views of these numbers."""
 
     def batch_logits(self, _x: Tensor, /) -> Tensor:
@@ -116,35 +109,26 @@ class Teacher(ABC):
 
 def logits_by_view(
     model: PeerModel, numbers: Iterable[int], views: Sequence[Tensor]
-) -> dict[int, Tensor]:
+) -> LogitsByView:
     """Return logits on the views of these numbers, each from a forward of its own.
 
     Batch norm must not mix views. The hardest view goes first, as in the authors' code, so that it
-    weighs least in the running statistics that prediction uses. The images are moved to the
-    model's device.
+    weighs least in the running statistics that prediction uses.
 
     >>> from peerlearn import small_net
     >>> views = [torch.rand(4, 3, 8, 8) for _ in range(3)]
     >>> list(logits_by_view(PeerModel(small_net(2)), {0, 2}, views))
     [2, 0]
     """
-    numbers, last = sorted(numbers), len(views) - 1
-    order = [view for view in numbers if view == last] + [view for view in numbers if view != last]
+    order = sorted(numbers, key=lambda view: (view != len(views) - 1, view))
     return {view: model.logits(views[view]) for view in order}
 
 
-def mean_of_others(views: Iterable[int], logits: Sequence[LogitsByView]) -> list[dict[int, Tensor]]:
-    """Return for each peer the mean of the others' logits, (B, C), on the views of these numbers.
-
-    >>> mean_of_others([0], [{0: torch.zeros(1, 2)}, {0: torch.ones(1, 2)}])[0][0]
-    tensor([[1., 1.]])
-    """
-    views = list(views)
-    others = [[*logits[:i], *logits[i + 1 :]] for i in range(len(logits))]
-    return [
-        {view: torch.stack([one[view] for one in some]).mean(dim=0) for view in views}
-        for some in others
-    ]
+def mean_of_others(views: Iterable[int], logits: Sequence[LogitsByView]) -> list[LogitsByView]:
+    """Return for each peer the mean of the others' logits, (B, C), on views of these numbers."""
+    views, peers = list(views), range(len(logits))
+    others = [[logits[j] for j in peers if j != i] for i in peers]
+    return [{v: torch.stack([z[v] for z in some]).mean(dim=0) for v in views} for some in others]
 
 
 class OtherPeers(Teacher):
@@ -160,7 +144,7 @@ class OtherPeers(Teacher):
     least_peers = 2
 
     @override
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         return mean_of_others(views, given.students)
 
 
@@ -176,7 +160,7 @@ class SelfTeacher(Teacher):
     reads_students = True
 
     @override
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         return given.students
 
 
@@ -203,7 +187,7 @@ class UntrainedTeacher(Teacher):
 
     @override
     @torch.no_grad()
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         return [logits_by_view(self.model, views, given.views)] * len(given.students)
 
     @override

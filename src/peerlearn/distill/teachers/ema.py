@@ -1,17 +1,16 @@
 """EMA teachers: copies whose weights are an exponential moving average of the peers'."""
 
 import copy
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import model_validator
-from torch import Tensor
 from typing_extensions import override
 
 from peerlearn.devices import moved
 from peerlearn.distill.teachers.base import (
+    LogitsByView,
     Teacher,
     TeacherInput,
     TeacherSettings,
@@ -31,8 +30,7 @@ class EMASettings(TeacherSettings):
     Args:
         alpha: the share of the way to the peer that it moves in each step.
         start: as a copy of the peer, or near zero, as in the code of MKD's authors.
-        buffers: whether running statistics follow as weights do, or are its own, of the batches
-            that it sees.
+        buffers: whether running statistics follow too, or are those of the batches that it sees.
 
     >>> EMASettings(alpha=0.05).start
     'copy'
@@ -68,49 +66,62 @@ class BroadcastSettings(EMASettings):
     broadcast_share: float = setting(1.0, "share of the way that they then move", gt=0, le=1)
 
 
-class EMABase(Teacher):
-    """Base of the teachers that are EMA copies of peers.
+class EMATeacher(Teacher):
+    """The student's own EMA copy.
 
-    A copy computes logits in training mode, on the statistics of each batch, with its weights of
-    before the step. It never takes a gradient, and moves once all peers have stepped.
+    Base of all EMA teachers. A copy computes logits in training mode, on the statistics of each
+    batch, with its weights of before the step. It never takes a gradient, and moves once all peers
+    have stepped.
+
+    Mean teachers: Tarvainen and Valpola, 2017, https://arxiv.org/abs/1703.01780; for streams:
+    Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870
+
+    >>> from peerlearn import StreamInfo, build_learner
+    >>> learner = build_learner("er+ema", StreamInfo(num_classes=2), "small", memory=10)
+    >>> learner.teachers["shadow"].settings.alpha
+    0.01
     """
 
+    name = "shadow"
     Settings = EMASettings
     settings: EMASettings
     is_ema: ClassVar[bool] = True
 
     def __init__(self, peers: Sequence[Peer], new_peer: Callable[[], Peer], **values: Any) -> None:
         super().__init__(peers, new_peer, **values)
+        alpha = self.settings.alpha
+        factor = alpha / (1 - alpha) if self.settings.start == "zero" else 1.0
+        self.models = [_copied(models, factor) for models in self.followed()]
         self.updates = 0
-        self.models = [_copied(models) for models in self.followed()]
-        if self.settings.start == "zero":
-            share = self.settings.alpha / (1 - self.settings.alpha)
-            for model, followed in zip(self.models, self.followed(), strict=True):
-                trained = [own for own, *rest in _beside(model, followed) if _is_trained(*rest)]
-                torch._foreach_mul_(trained, share)
 
-    @abstractmethod
     def followed(self) -> list[list[PeerModel]]:
         """Return for each copy the networks whose mean it follows."""
+        return [[peer.model] for peer in self.peers]
 
     @property
     @override
     def networks(self) -> list[PeerModel]:
         return self.models
 
-    @property
-    @override
-    def ema_copies(self) -> list[PeerModel]:
-        return self.models
-
     @override
     @torch.no_grad()
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
+        views = list(views)
+        return [self._logits_of(model, views, given) for model in self.models]
+
+    def _logits_of(self, model: PeerModel, views: list[int], given: TeacherInput) -> LogitsByView:
+        before = [] if self.settings.buffers == "own" else [b.clone() for b in model.buffers()]
+        try:
+            return logits_by_view(model, views, given.views)
+        finally:
+            for buffer, was in zip(model.buffers(), before, strict=False):
+                buffer.copy_(was)
+
+    @override
     def after_step(self) -> None:
-        factor = self._correction()
+        follows = self.settings.buffers == "follow"
         for model, followed in zip(self.models, self.followed(), strict=True):
-            _follow_weights(model, followed, self.settings.alpha, factor)
-            if self.settings.buffers == "follow":
-                _follow_buffers(model, followed, self.settings.alpha)
+            _follow(model, followed, self.settings.alpha, self._correction(), buffers=follows)
         self.updates += 1
 
     def _correction(self) -> float:
@@ -123,24 +134,6 @@ class EMABase(Teacher):
             return 1.0
         return 1 / (1 - self.settings.alpha ** max(1, self.updates // CORRECTION_PERIOD))
 
-    def _logits_of_copies(
-        self, views: Iterable[int], given: TeacherInput
-    ) -> list[dict[int, Tensor]]:
-        """Return the logits of each copy, (B, C), on the views of these numbers."""
-        views = list(views)
-        return [self._logits_of(model, views, given) for model in self.models]
-
-    @torch.no_grad()
-    def _logits_of(
-        self, model: PeerModel, views: list[int], given: TeacherInput
-    ) -> dict[int, Tensor]:
-        before = [] if self.settings.buffers == "own" else [b.clone() for b in model.buffers()]
-        try:
-            return logits_by_view(model, views, given.views)
-        finally:
-            for buffer, was in zip(model.buffers(), before, strict=False):
-                buffer.copy_(was)
-
     @override
     def state_dict(self) -> State:
         return {**super().state_dict(), "updates": self.updates}
@@ -149,29 +142,6 @@ class EMABase(Teacher):
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self.updates = state["updates"]
-
-
-class EMATeacher(EMABase):
-    """The student's own EMA copy.
-
-    Mean teachers: Tarvainen and Valpola, 2017, https://arxiv.org/abs/1703.01780; for streams:
-    Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870
-
-    >>> from peerlearn import StreamInfo, build_learner
-    >>> learner = build_learner("er+ema", StreamInfo(num_classes=2), "small", memory=10)
-    >>> learner.teachers["shadow"].settings.alpha
-    0.01
-    """
-
-    name = "shadow"
-
-    @override
-    def followed(self) -> list[list[PeerModel]]:
-        return [[peer.model] for peer in self.peers]
-
-    @override
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
-        return self._logits_of_copies(views, given)
 
 
 class PeerEMA(EMATeacher):
@@ -187,14 +157,12 @@ class PeerEMA(EMATeacher):
     least_peers = 2
 
     @override
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
         views = list(views)
-        copies = self._logits_of_copies(views, given)
-        together: list[dict[int, Tensor]] = moved(copies, self.models[0].device)
-        return mean_of_others(views, together)
+        return mean_of_others(views, moved(super().logits(views, given), self.models[0].device))
 
 
-class MeanPeerEMA(EMABase):
+class MeanPeerEMA(EMATeacher):
     """One EMA copy of the mean of all peers, which begin as copies of the first.
 
     The mean of networks that began apart means nothing: their units are in different orders.
@@ -224,28 +192,21 @@ class MeanPeerEMA(EMABase):
         return self.models * len(self.peers)
 
     @override
-    def logits(self, views: Iterable[int], given: TeacherInput) -> list[dict[int, Tensor]]:
-        return self._logits_of_copies(views, given) * len(self.peers)
+    def logits(self, views: Iterable[int], given: TeacherInput) -> list[LogitsByView]:
+        return super().logits(views, given) * len(self.peers)
 
     @override
-    @torch.no_grad()
     def after_step(self) -> None:
+        """Follow the mean; every so often, the peers move towards it, and their moments stay."""
         super().after_step()
         every = self.settings.broadcast_every
         if every and self.updates % every == 0:
-            self._broadcast()
-
-    def _broadcast(self) -> None:
-        """Move the peers towards the copy, statistics included; moments stay."""
-        (model,) = self.models
-        for peer in self.peers:
-            _follow_weights(peer.model, [model], self.settings.broadcast_share)
-            _follow_buffers(peer.model, [model], self.settings.broadcast_share)
+            for peer in self.peers:
+                _follow(peer.model, self.models, self.settings.broadcast_share)
 
 
-@torch.no_grad()
-def _copied(models: Sequence[PeerModel]) -> PeerModel:
-    """Return a new network with the mean of their weights, which never takes a gradient."""
+def _copied(models: Sequence[PeerModel], factor: float) -> PeerModel:
+    """Return a network with `factor` times the mean of their weights, which takes no gradient."""
     try:
         copied = copy.deepcopy(models[0]).requires_grad_(False)
     except (TypeError, RuntimeError) as error:
@@ -253,43 +214,35 @@ def _copied(models: Sequence[PeerModel]) -> PeerModel:
             f"network: cannot be copied ({error}), as an EMA copy needs; let it hold layers and "
             "tensors alone"
         ) from error
-    _follow_weights(copied, models, share=1)
-    _follow_buffers(copied, models, share=1)
+    _follow(copied, models, share=1, factor=factor)
     return copied
 
 
-def _follow_weights(
-    model: PeerModel, followed: Sequence[PeerModel], share: float, factor: float = 1.0
+@torch.no_grad()
+def _follow(
+    model: PeerModel,
+    others: Sequence[PeerModel],
+    share: float,
+    factor: float = 1.0,
+    *,
+    buffers: bool = True,
 ) -> None:
-    """Move trained weights a share of the way to `factor` times the mean of others'."""
-    pairs = [(own, other) for own, *other in _beside(model, followed) if _is_trained(own, *other)]
-    own = [tensor for tensor, _ in pairs]
-    ends = [_mean(moved(others, to.device)) for to, others in pairs]
-    torch._foreach_lerp_(own, ends if factor == 1 else torch._foreach_mul(ends, factor), share)
+    """Move trained weights a share of the way to `factor` times the mean of others'.
 
-
-def _follow_buffers(model: PeerModel, followed: Sequence[PeerModel], share: float) -> None:
-    """Do the same with statistics, and with weights that are not trained; counts are copied."""
-    for own, *others in _beside(model, followed):
-        if _is_trained(own, *others):
-            continue
-        end = _mean(moved(others, own.device))
-        if own.is_floating_point():  # infinities have no way between them
-            end = torch.where(own == end, own, own.lerp(end, share))
-        own.copy_(end)
-
-
-def _beside(model: PeerModel, others: Sequence[PeerModel]) -> Iterator[tuple[Tensor, ...]]:
-    """Yield every parameter and buffer of a network, with those of others."""
-    yield from zip(*([*one.parameters(), *one.buffers()] for one in (model, *others)), strict=True)
-
-
-def _is_trained(*tensors: Tensor) -> bool:
-    """Return whether it is a weight that some peer trains; copies take no gradient."""
-    return any(tensor.requires_grad for tensor in tensors)
-
-
-def _mean(tensors: Sequence[Tensor]) -> Tensor:
-    if len(tensors) == 1 or not tensors[0].is_floating_point():
-        return tensors[0]
-    return torch.stack([*tensors]).mean(dim=0)
+    buffers: whether to do the same, without the factor, with statistics and with weights that are
+    not trained; counts are copied.
+    """
+    weights, ends = [], []
+    tensors = ([*one.parameters(), *one.buffers()] for one in (model, *others))
+    for own, *theirs in zip(*tensors, strict=True):
+        theirs = moved(theirs, own.device)
+        is_float = own.is_floating_point()
+        end = torch.stack(theirs).mean(dim=0) if is_float and len(theirs) > 1 else theirs[0]
+        if any(tensor.requires_grad for tensor in (own, *theirs)):  # copies take no gradient
+            weights.append(own)
+            ends.append(end)
+        elif buffers:
+            if is_float:  # infinities have no way between them
+                end = torch.where(own == end, own, own.lerp(end, share))
+            own.copy_(end)
+    torch._foreach_lerp_(weights, ends if factor == 1 else torch._foreach_mul(ends, factor), share)

@@ -1,20 +1,22 @@
 """CCL-DC and its ablations, by the name after the plus: `er+ccldc`, `gsa+sdc`, ..."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from typing_extensions import override
 
 from peerlearn.augment import ViewChain
-from peerlearn.distill.distillation import Distillation, number_of_peers, weight_of_labels
+from peerlearn.distill.distillation import (
+    Distillation,
+    LabelWeight,
+    PeerCount,
+    Wrapper,
+    WrapperBase,
+)
 from peerlearn.distill.edges import METHOD_BATCH, Direction, Edge, chain_edges, same_view
-from peerlearn.distill.wrappers.base import Wrapper, WrapperBase
-from peerlearn.settings import setting
+from peerlearn.settings import about, setting
 
-
-def direction_of_chain(default: Direction) -> Any:
-    """Return the setting `direction`, with this default."""
-    return setting(default, "along the chain, from the teacher's view to the student's")
+ALONG = about("along the chain, from the teacher's view to the student's")
 
 
 class CCL(Wrapper):
@@ -23,8 +25,7 @@ class CCL(Wrapper):
     CCL-DC without its chain: Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
 
     Args:
-        equal_view: the view that peers have in common: the image, or, as in the authors' code, the
-            hardest.
+        equal_view: the view that peers have in common; the hardest in the authors' code.
         scale_base: whether lambda1 weighs the method's own loss too, as the authors' ER does.
 
     >>> CCL().edges()
@@ -41,8 +42,9 @@ class CCL(Wrapper):
 
     @classmethod
     @override
-    def authors(cls, method: str, /) -> Mapping[str, Any]:
-        return {"equal_view": "hardest", "scale_base": method == "er"}
+    def preset(cls, method: str, profile: str, /) -> Mapping[str, Any]:
+        authors = {"equal_view": "hardest", "scale_base": method == "er"}
+        return {**super().preset(method, profile), **(authors if profile == "authors" else {})}
 
     @override
     def edges(self) -> tuple[Edge, ...]:
@@ -61,9 +63,7 @@ class CCLDC(CCL):
     https://arxiv.org/abs/2312.00600
 
     Args:
-        chain: makes the harder views.
-        direction: along the chain, from the teacher's view to the student's; the paper's ablations
-            are "easy-to-hard" and "same-difficulty".
+        direction: along the chain, from the teacher's view to the student's.
 
     >>> [(edge.student, edge.teacher) for edge in CCLDC().edges()]
     [(0, 0), (0, 1), (1, 2), (2, 3)]
@@ -71,7 +71,7 @@ class CCLDC(CCL):
 
     name = "ccldc"
     chain: ViewChain = ViewChain()
-    direction: Direction = direction_of_chain("hard-to-easy")
+    direction: Annotated[Direction, ALONG] = "hard-to-easy"
 
     @override
     def edges(self) -> tuple[Edge, ...]:
@@ -82,47 +82,45 @@ class CCLDC(CCL):
 class CCLDCEasyToHard(CCLDC):
     """Two peers, the teacher has the easier view: CCL-DC, easy-to-hard.
 
-    An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+    An ablation of https://arxiv.org/abs/2312.00600, Table 7.
 
     >>> CCLDCEasyToHard().edges() == CCLDC(direction="easy-to-hard").edges()
     True
     """
 
     name = "ccldc-easy-to-hard"
-    direction: Direction = direction_of_chain("easy-to-hard")
+    direction: Annotated[Direction, ALONG] = "easy-to-hard"
 
 
 class CCLDCSameDifficulty(CCLDC):
     """Two peers, both have the same view: CCL-DC, same-difficulty.
 
-    An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+    An ablation of https://arxiv.org/abs/2312.00600, Table 7.
 
     >>> CCLDCSameDifficulty().edges() == CCLDC(direction="same-difficulty").edges()
     True
     """
 
     name = "ccldc-same-difficulty"
-    direction: Direction = direction_of_chain("same-difficulty")
+    direction: Annotated[Direction, ALONG] = "same-difficulty"
 
 
 class SDC(Wrapper):
     """One network that teaches itself, from its harder view.
 
-    The chain of CCL-DC without a peer: Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+    The chain of CCL-DC without a peer, https://arxiv.org/abs/2312.00600, Table 8.
 
     Args:
-        chain: makes the harder views.
-        direction: along the chain, from the teacher's view to the student's; the paper's ablation
-            is "easy-to-hard".
+        direction: along the chain, from the teacher's view to the student's.
 
     >>> SDC().edges()[0]
     Edge(student=0, teacher=1, by='self', weight=1.0)
     """
 
     name = "sdc"
-    peers: int = number_of_peers(1)
+    peers: PeerCount = 1
     chain: ViewChain = ViewChain()
-    direction: Literal["hard-to-easy", "easy-to-hard"] = direction_of_chain("hard-to-easy")
+    direction: Annotated[Literal["hard-to-easy", "easy-to-hard"], ALONG] = "hard-to-easy"
 
     @override
     def edges(self) -> tuple[Edge, ...]:
@@ -132,50 +130,46 @@ class SDC(Wrapper):
 class SDCEasyToHard(SDC):
     """One network that teaches itself, from its easier view: SDC, easy-to-hard.
 
-    The chain of CCL-DC, reversed and without a peer: Wang et al., CVPR 2024,
-    https://arxiv.org/abs/2312.00600
+    An ablation of https://arxiv.org/abs/2312.00600, Table 8.
 
     >>> SDCEasyToHard().edges() == SDC(direction="easy-to-hard").edges()
     True
     """
 
     name = "sdc-easy-to-hard"
-    direction: Literal["hard-to-easy", "easy-to-hard"] = direction_of_chain("easy-to-hard")
+    direction: Annotated[Literal["hard-to-easy", "easy-to-hard"], ALONG] = "easy-to-hard"
 
 
 class Multiview(WrapperBase):
     """One network, labels on every view, no distillation.
 
-    An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
-
-    Args:
-        chain: makes the harder views.
+    An ablation of https://arxiv.org/abs/2312.00600, Table 6.
 
     >>> Multiview().distillation().labelled_views
     (0, 1, 2, 3)
     """
 
     name = "multiview"
-    peers: int = number_of_peers(1)
+    peers: PeerCount = 1
     chain: ViewChain = ViewChain()
 
 
 class Untrained(Wrapper):
     """One network and a teacher that never learns.
 
-    An ablation in Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600
+    An ablation of https://arxiv.org/abs/2312.00600, Table 2.
 
     >>> Untrained().edges()[0].by
     'frozen'
     """
 
     name = "untrained"
-    peers: int = number_of_peers(1)
-    label_weight: float = weight_of_labels(0.0)
+    peers: PeerCount = 1
+    label_weight: LabelWeight = 0.0
 
     @classmethod
     @override
-    def preset(cls, method: str) -> Mapping[str, Any]:
+    def preset(cls, method: str, profile: str, /) -> Mapping[str, Any]:
         return {}  # its weight and temperature are not published
 
     @override

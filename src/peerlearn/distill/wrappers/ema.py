@@ -7,15 +7,16 @@ from typing_extensions import override
 
 from peerlearn.augment import Augmentation, ViewChain
 from peerlearn.distill.distillation import (
+    BaseWeight,
     Distillation,
-    number_of_peers,
-    weight_of_base,
-    weight_of_distillation,
-    weight_of_labels,
+    DistillWeight,
+    LabelWeight,
+    PeerCount,
+    Wrapper,
+    WrapperBase,
 )
 from peerlearn.distill.edges import Edge, hard_to_easy, same_view
 from peerlearn.distill.teachers.ema import BroadcastSettings, EMASettings
-from peerlearn.distill.wrappers.base import Wrapper, WrapperBase
 from peerlearn.methods import METHODS
 from peerlearn.settings import setting
 
@@ -25,27 +26,20 @@ class EMA(WrapperBase):
 
     Temporal ensembles: Soutif-Cormerais et al., CoLLAs 2023, https://arxiv.org/abs/2306.16817
 
-    Args:
-        shadow: how the EMA copy follows.
-
     >>> EMA().distillation().predict_with
     'ema'
     """
 
     name = "ema"
     predict_with = "ema"
-    peers: int = number_of_peers(1)
-    label_weight: float = weight_of_labels(0.0)
+    peers: PeerCount = 1
+    label_weight: LabelWeight = 0.0
     shadow: EMASettings = EMASettings()
 
     @classmethod
     @override
-    def preset(cls, method: str) -> Mapping[str, Any]:
+    def preset(cls, method: str, profile: str, /) -> Mapping[str, Any]:
         return {}
-
-    @override
-    def teachers(self) -> dict[str, dict[str, Any]]:
-        return {"shadow": self.shadow.model_dump()}
 
 
 class MKD(Wrapper):
@@ -54,11 +48,9 @@ class MKD(Wrapper):
     Momentum knowledge distillation: Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870
 
     Args:
-        base_weight: of the method's own loss; 0 for ER, whose labels these are.
         view: by name, the augmentation of the view with labels.
-        form: the second edge: the student on the image, as their code has it, or the teacher, as
-            their formula has it.
-        shadow: how the EMA copy follows.
+        form: which side of the second edge sees the image: the student, as in their code, or the
+            teacher, as in their formula.
 
     >>> MKD().edges()[0]
     Edge(student=0, teacher=1, by='shadow', weight=0.5)
@@ -67,10 +59,10 @@ class MKD(Wrapper):
     name = "mkd"
     predict_with = "average"
     taught_by: ClassVar[str] = "shadow"
-    peers: int = number_of_peers(1)
-    label_weight: float = weight_of_labels(1.0)
-    distill_weight: float = weight_of_distillation(5.5)
-    base_weight: float = weight_of_base(1.0)
+    peers: PeerCount = 1
+    label_weight: LabelWeight = 1.0
+    distill_weight: DistillWeight = 5.5
+    base_weight: BaseWeight = 1.0
     view: Augmentation = setting(
         "full", "augmentation of the view with labels, with its default settings"
     )
@@ -81,14 +73,10 @@ class MKD(Wrapper):
 
     @classmethod
     @override
-    def preset(cls, method: str) -> Mapping[str, Any]:
-        own = METHODS[method].is_plain_cross_entropy if method in METHODS else False
-        return {"base_weight": 0.0} if own else {}
-
-    @classmethod
-    @override
-    def authors(cls, method: str, /) -> Mapping[str, Any]:
-        return {"shadow": {"start": "zero", "buffers": "own"}}
+    def preset(cls, method: str, profile: str, /) -> Mapping[str, Any]:
+        own = method in METHODS and METHODS[method].is_plain_cross_entropy
+        authors = {"shadow": {"start": "zero", "buffers": "own"}} if profile == "authors" else {}
+        return {**({"base_weight": 0.0} if own else {}), **authors}
 
     @classmethod
     @override
@@ -99,8 +87,9 @@ class MKD(Wrapper):
 
     @override
     def edges(self) -> tuple[Edge, ...]:
-        other = (0, 1) if self.form == "code" else (1, 0)
-        return (Edge(*other, self.taught_by, 0.5), Edge(1, 1, self.taught_by, 0.5))
+        student, teacher = (0, 1) if self.form == "code" else (1, 0)
+        by = self.taught_by
+        return (Edge(student, teacher, by, weight=0.5), Edge(1, 1, by, weight=0.5))
 
     @override
     def teachers(self) -> dict[str, dict[str, Any]]:
@@ -115,8 +104,8 @@ class MKD(Wrapper):
 class MKDPair(MKD):
     """Two networks, each taught by the other's EMA copy.
 
-    Our combination of MKD (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870) and of peers
-    (Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600); arguments as for MKD.
+    Our combination of MKD, https://arxiv.org/abs/2309.02870, and of the peers of CCL-DC,
+    https://arxiv.org/abs/2312.00600; arguments as for MKD.
 
     >>> MKDPair().distillation().peers
     2
@@ -124,19 +113,14 @@ class MKDPair(MKD):
 
     name = "mkd-pair"
     taught_by = "shadow_peer"
-    peers: int = number_of_peers(2)
+    peers: PeerCount = 2
 
 
 class EMAChain(Wrapper):
     """One network taught by its EMA copy along the chain of CCL-DC.
 
-    Our combination of an EMA teacher (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870)
-    and of the chain (Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600).
-
-    Args:
-        base_weight: of the method's own loss.
-        chain: makes the harder views.
-        shadow: how the EMA copy follows.
+    Our combination of MKD's teacher, https://arxiv.org/abs/2309.02870, and of the chain of CCL-DC,
+    https://arxiv.org/abs/2312.00600.
 
     >>> EMAChain().edges()[-1]
     Edge(student=1, teacher=2, by='shadow', weight=1.0)
@@ -144,8 +128,8 @@ class EMAChain(Wrapper):
 
     name = "ema-chain"
     predict_with = "average"
-    peers: int = number_of_peers(1)
-    base_weight: float = weight_of_base(1.0)
+    peers: PeerCount = 1
+    base_weight: BaseWeight = 1.0
     chain: ViewChain = ViewChain(stages=2)
     shadow: EMASettings = EMASettings(alpha=0.1)  # as it was measured
 
@@ -153,21 +137,14 @@ class EMAChain(Wrapper):
     def edges(self) -> tuple[Edge, ...]:
         return hard_to_easy(self.chain.stages, by="shadow")
 
-    @override
-    def teachers(self) -> dict[str, dict[str, Any]]:
-        return {"shadow": self.shadow.model_dump()}
-
 
 class CCLDCEMA(Wrapper):
     """CCL-DC with a shorter chain, and one more edge from each peer's own EMA copy.
 
-    Our combination of CCL-DC (Wang et al., CVPR 2024, https://arxiv.org/abs/2312.00600) and of a
-    EMA teacher (Michel et al., ICML 2024, https://arxiv.org/abs/2309.02870).
+    Our combination of https://arxiv.org/abs/2312.00600 and https://arxiv.org/abs/2309.02870 (MKD).
 
     Args:
-        chain: makes the harder views.
         shadow_weight: of the edge from the EMA copy, next to those from the peer.
-        shadow: how the EMA copies follow.
 
     >>> CCLDCEMA().edges()[-1]
     Edge(student=0, teacher=1, by='shadow', weight=0.5)
@@ -181,13 +158,9 @@ class CCLDCEMA(Wrapper):
 
     @override
     def edges(self) -> tuple[Edge, ...]:
-        chain = same_view(0) + hard_to_easy(self.chain.stages)
-        harder = min(1, self.chain.stages)
-        return (*chain, Edge(0, harder, "shadow", self.shadow_weight))
-
-    @override
-    def teachers(self) -> dict[str, dict[str, Any]]:
-        return {"shadow": self.shadow.model_dump()}
+        stages = self.chain.stages
+        own = Edge(0, min(1, stages), by="shadow", weight=self.shadow_weight)
+        return (*same_view(0), *hard_to_easy(stages), own)
 
 
 class GWM(Wrapper):
@@ -195,9 +168,6 @@ class GWM(Wrapper):
 
     After the abstract of GWM-MCD, https://arxiv.org/abs/2508.08677, whose formulas we have not
     seen: this is our reading. Peers begin alike and train on draws of their own.
-
-    Args:
-        shadow: how the EMA copy follows, and when peers move towards it.
 
     >>> GWM().edges()[-1]
     Edge(student=0, teacher=0, by='shadow_all', weight=1.0)
