@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peerlearn.nets import ResNet18
-from peerlearn.nets.processor import bf16_trial
-from peerlearn.peer import Layout, PeerModel, Precision
+from peerlearn.nets.processor import Precision, bf16_trial
+from peerlearn.peer import Layout, PeerModel
 from peerlearn.runtime import keep_freed_memory
 
 BATCH, SIZE, CLASSES = 74, 32, 10

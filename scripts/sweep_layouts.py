@@ -24,9 +24,9 @@ import torch
 from torch.nn import functional as F
 
 from peerlearn.nets import NETWORKS
-from peerlearn.nets.processor import bf16_trial
+from peerlearn.nets.processor import Precision, bf16_trial
 from peerlearn.optim.optimizers import AdamW
-from peerlearn.peer import Layout, Peer, Precision
+from peerlearn.peer import Layout, Peer
 from peerlearn.runtime import keep_freed_memory
 
 PROCESSES = multiprocessing.get_context("fork")  # torch is imported once

@@ -13,7 +13,7 @@ FLOORS = [  # from the ground up; a floor imports those below it, never a neighb
     ["errors"],
     ["files"],
     ["units", "settings", "safe_yaml", "leases", "paper"],
-    ["lazy", "registry", "runtime", "devices"],
+    ["lazy", "registry", "runtime", "devices", "threads"],
     ["data"],
     ["stream"],
     ["augment", "losses", "memory", "nets", "optim"],

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from peerlearn.devices import generator, moved, private_randomness
 from peerlearn.errors import UserError
 from peerlearn.nets.base import Network, classifier_of
-from peerlearn.nets.processor import SAFE_CHANNELS, may_overrun
+from peerlearn.nets.processor import SAFE_CHANNELS, Precision, may_overrun
 from peerlearn.optim.optimizers import Optimizer
 
-Precision = Literal["fp32", "bf16", "fp16"]
 Layout = Literal["auto", "channels_last", "default"]
 State = dict[str, Any]  # dotted names; tensors, and what JSON can hold
 R = TypeVar("R")
@@ -244,6 +243,7 @@ class Peer:
             model.settle(device)
         self.buffers = {name: tensor.to(device) for name, tensor in self.buffers.items()}
         self.optimizer = optim.build(self.model.parameters())
+        self.optimizer.register_step_post_hook(_count_write)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
 
     @property
@@ -338,6 +338,11 @@ class Peer:
             for group, saved in zip(groups, options, strict=True)
         ]
         self.optimizer.load_state_dict({"state": state, "param_groups": whole})
+
+
+def _count_write(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """Let torch count that an optimizer has written, which it does not for a fused one."""
+    torch.autograd.graph.increment_version(optimizer.param_groups[0]["params"][0])
 
 
 def _options(group: Mapping[str, Any]) -> State:

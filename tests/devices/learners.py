@@ -9,7 +9,7 @@ from torch import Tensor
 
 from peerlearn import METHODS, ClassStream, OnlineLearner, build_learner, small_net, toy_images
 from peerlearn.distill import WRAPPERS
-from peerlearn.learner.inputs import Devices
+from peerlearn.nets.processor import Devices
 
 PEERS = [f"{method}+ccldc" for method in METHODS]
 NAMES = [*METHODS, *PEERS, *(f"er+{wrapper}" for wrapper in WRAPPERS if wrapper != "ccldc")]

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from peerlearn.errors import UserError
-from peerlearn.learner.parallel import ForcedInterrupt, PeerPool
+from peerlearn.learner.parallel import PeerPool
+from peerlearn.threads import ForcedInterrupt
 
 
 def test_results_come_in_the_order_of_the_items() -> None:

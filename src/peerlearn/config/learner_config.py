@@ -30,8 +30,9 @@ from peerlearn.methods import METHODS
 from peerlearn.methods.class_means import Distance
 from peerlearn.methods.interface import Method
 from peerlearn.nets import NETWORKS
+from peerlearn.nets.processor import Precision
 from peerlearn.optim import OPTIMIZERS
-from peerlearn.peer import Layout, Precision
+from peerlearn.peer import Layout
 from peerlearn.settings import (
     Settings,
     Values,

@@ -121,15 +121,15 @@ class Step:
 
     def gradients(
         self, batch: LabelledImages | None, progress: Progress
-    ) -> tuple[dict[str, float], list[StepOutput]]:
+    ) -> tuple[dict[str, float], StepOutput | None]:
         """Compute the gradients of every peer; no weight moves yet.
 
-        batch: of the stream; None for a step on the memory alone. Returns the losses by name, mean
-        over the peers, and what the method computed for each peer; nothing if it takes no step.
+        batch: of the stream; None for a step on the memory alone. Returns the losses by name, and
+        what the method computed, means over the peers; {} and None if it takes no step.
         """
         draws = self._draw(batch, progress)
         if draws is None:
-            return {}, []
+            return {}, None
         outputs, losses = self._backward_baseline(draws, batch)  # loss_baseline, backward
         if self._student_views:
             # of separate draws, peers teach each other on the first
@@ -139,14 +139,16 @@ class Step:
             ours = self._backward_ours(groups, students, teachers)  # loss_ours, backward
             for found, own in zip(losses, ours, strict=True):
                 found |= {"distill": found["distill"] + own.distill, "labels": own.labels}
-        means = mean_over_peers(losses)
+        means = _mean_over_peers(losses)
         numbers = dict(zip(means, torch.stack([*means.values()]).tolist(), strict=True))
         if not all(map(math.isfinite, numbers.values())):
             raise UserError(
                 f"the loss is not finite any more ({numbers}) at batch {progress.batches} of the "
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
-        return numbers, outputs
+        store = _mean_over_peers([output.store for output in outputs])
+        carry = _mean_over_peers([output.carry for output in outputs])
+        return numbers, StepOutput(means["base"], [], store, carry)
 
     def move(self) -> None:
         """Take every peer's optimizer step, then let the teachers follow."""
@@ -255,7 +257,6 @@ class Step:
         return self.pool.map_peers(action, self.peers, self.method)
 
 
-def mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def _mean_over_peers(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return by name the mean of the peers' tensors."""
-    names = parts[0].keys() if parts else ()
-    return {name: torch.stack([part[name] for part in parts]).mean(dim=0) for name in names}
+    return {name: torch.stack([part[name] for part in parts]).mean(dim=0) for name in parts[0]}

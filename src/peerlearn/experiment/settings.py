@@ -11,7 +11,8 @@ from peerlearn.config.names import PredictWith, Profile
 from peerlearn.data.images import Dataset, ImageSet
 from peerlearn.errors import UserError
 from peerlearn.methods.class_means import Distance
-from peerlearn.peer import Layout, Precision
+from peerlearn.nets.processor import Precision
+from peerlearn.peer import Layout
 from peerlearn.records.schema import MOST_TASKS
 from peerlearn.settings import Settings, about, setting, settings_of
 from peerlearn.stream.base import Stream

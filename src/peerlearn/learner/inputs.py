@@ -1,67 +1,16 @@
 """What a learner accepts; everything else is refused before anything changes."""
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import nn
 
 from peerlearn.distill.distillation import Distillation
 from peerlearn.errors import UserError
-from peerlearn.nets.processor import bf16_trial
 from peerlearn.optim.optimizers import Optimizer
-from peerlearn.peer import Precision
-
-Devices = str | torch.device | Sequence[str | torch.device]  # "cuda:0,cuda:1" names two
-
-
-def usable_devices(devices: Devices, precision: str) -> list[torch.device]:
-    """The devices to run on, at least one; refused if one of them cannot be used.
-
-    >>> usable_devices("cpu", "fp32")
-    [device(type='cpu')]
-    """
-    names: Sequence[str | torch.device]
-    if isinstance(devices, str):
-        names = [name.strip() for name in devices.split(",")]
-    elif isinstance(devices, Sequence):
-        names = devices
-    else:
-        names = [devices]
-    if not names:
-        raise UserError("device: none is named; take cpu")
-    for name in names:
-        if not isinstance(name, str | torch.device):
-            raise UserError(f"device: need a name such as cpu or cuda:0, got {name!r:.60}")
-    return [_usable_device(name, precision) for name in names]
-
-
-def _usable_device(device: str | torch.device, precision: str) -> torch.device:
-    """The device to run on; refused if there is none such, or not with this precision."""
-    if precision not in get_args(Precision):
-        raise UserError(f"precision must be fp32, bf16 or fp16, got {precision!r}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of devices that it then refuses
-            probe = torch.zeros((), device=device)
-            found, _ = probe.device, probe.item()  # not every device has values: "meta" has none
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0].partition(" at start of device string")[0]
-        raise UserError(f"device {str(device)!r} cannot be used ({reason}); take cpu") from error
-    if precision == "bf16" and found.type == "cpu":
-        if fault := bf16_trial().fault:
-            raise UserError(
-                f"precision bf16 cannot be used on this processor: a trial in a process of its "
-                f"own {fault}; take precision='fp32'"
-            )
-    elif precision != "fp32" and found.type != "cuda":
-        raise UserError(
-            f"precision {precision} needs device='cuda', got {found.type!r}; take precision='fp32'"
-        )
-    return found
 
 
 def network_of(net: Callable[..., nn.Module], num_classes: int) -> Callable[[], nn.Module]:

@@ -19,17 +19,15 @@ from peerlearn.data.user_arrays import MAX_CLASSES, Array, checked_images, check
 from peerlearn.devices import RestoreTorchModes, generator, moved, private_randomness
 from peerlearn.distill import TEACHERS
 from peerlearn.distill.distillation import Distillation, Networks
-from peerlearn.distill.step import Step, mean_over_peers
+from peerlearn.distill.step import Step
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.files import user_path
 from peerlearn.learner import checkpoint
 from peerlearn.learner.inputs import (
-    Devices,
     check_arguments,
     check_choice,
     check_steps,
     network_of,
-    usable_devices,
 )
 from peerlearn.learner.parallel import FairLock, PeerPool, SharedStateError, warn_of_shared_state
 from peerlearn.learner.resize import resize
@@ -41,8 +39,9 @@ from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.class_means import DISTANCES, Distance
 from peerlearn.methods.interface import Method, Progress, images
+from peerlearn.nets.processor import Devices, Precision, usable_devices
 from peerlearn.optim.optimizers import Optimizer
-from peerlearn.peer import Fingerprint, Layout, Peer, PeerModel, Precision, State, part, prefixed
+from peerlearn.peer import Fingerprint, Layout, Peer, PeerModel, State, part, prefixed
 from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest
 
 MACHINE_OPTIONS = ("device", "compile", "peers_at_once")  # not recorded
@@ -188,8 +187,6 @@ class OnlineLearner:
         self.state_lock = threading.RLock()  # while images in memory change or are copied
         self._published: Snapshot | None = None  # the last one
         self._fingerprint: Fingerprint | None = None  # of the state that it is of
-        for peer in self.peers:  # torch does not count what fused optimizers write
-            peer.optimizer.register_step_post_hook(_count_write)
 
     # --- learning
 
@@ -244,17 +241,16 @@ class OnlineLearner:
                 for _ in range(self.updates - 1):
                     if self._step.gradients(batch, progress)[1]:
                         self._move_weights()
-                losses, outputs = self._step.gradients(batch, progress)
-                rows |= mean_over_peers([output.store for output in outputs])
-                carry = mean_over_peers([output.carry for output in outputs])
+                losses, output = self._step.gradients(batch, progress)
+                rows |= output.store if output else {}
                 slots = self.memory.choose(rows, self.rngs["memory"]) if remember else []
-                if outputs:
+                if output:
                     self._move_weights()
                 with self.state_lock:
                     if remember:
                         self._keep(rows, slots)
-                    met = progress if outputs else self.progress  # one that was skipped is not met
-                    self.progress = met.after_batch(carry)
+                    met = progress if output else self.progress  # one that was skipped is not met
+                    self.progress = met.after_batch(output.carry if output else {})
                     self.image_shape = tuple(raw.shape[1:])
                     transaction.commit()
         return losses
@@ -288,8 +284,8 @@ class OnlineLearner:
     def _rehearse(self) -> dict[str, float]:
         with Transaction(self, "statistics") as transaction, torch.enable_grad():
             with private_randomness(self.rngs["layers"], *self.devices):
-                losses, outputs = self._step.gradients(None, self.progress)
-            if outputs:
+                losses, output = self._step.gradients(None, self.progress)
+            if output:
                 self._move_weights()
             self.progress = self.progress.after_rehearsal()
             transaction.commit()
@@ -669,8 +665,3 @@ class OnlineLearner:
             predict_with=learner.predict_with,
         )
         return learner
-
-
-def _count_write(optimizer: torch.optim.Optimizer, *_: object) -> None:
-    """Let torch count that an optimizer has written to its parameters."""
-    torch.autograd.graph.increment_version(optimizer.param_groups[0]["params"][0])

@@ -1,17 +1,13 @@
 """Threads: peers that compute side by side, and a fair lock for those who ask."""
 
-import _thread
 import copy
 import os
 import threading
 import warnings
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,11 +17,10 @@ from peerlearn.devices import global_states
 from peerlearn.errors import UserError
 from peerlearn.methods.interface import Method
 from peerlearn.peer import Peer, PeerModel
+from peerlearn.threads import Job, Streams, Worker, end_all
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-MAX_INTERRUPTS = 3  # the last of them ends the wait for a computation
 
 # Of processes that were forked when torch had computed, one in some 400 ended by a signal in its
 # first convolutions in two threads, so there peers take turns.
@@ -38,10 +33,6 @@ def waiting_caller() -> int | None:
     """Return the number of the thread that waits for this one, if this one belongs to a pool."""
     caller: int | None = getattr(_here, "caller", None)
     return caller
-
-
-class ForcedInterrupt(KeyboardInterrupt):
-    """The wait for a computation was given up; it may still be under way."""
 
 
 class SharedStateError(Exception):
@@ -71,8 +62,8 @@ class PeerPool:
         if not hasattr(count, "__index__") or isinstance(count, bool) or count < 1:
             raise UserError(f"peers_at_once must be a whole number from 1 on, got {count!r:.60}")
         self.count = count
-        self._streams = _Streams(devices)
-        self._threads: list[_Thread] = []
+        self._streams = Streams(devices)
+        self._threads: list[Worker] = []
         self._made_for = 0  # torch's threads per computation
         self._in_use = threading.Lock()
 
@@ -140,14 +131,14 @@ class PeerPool:
         """Wait until nothing is under way any more; something may be after `ForcedInterrupt`."""
         if os.getpid() != _PROCESS:
             return  # threads stay behind in the process that forked
-        jobs = [_Job(lambda _: None, 0) for _ in self._threads]
+        jobs = [Job(lambda _: None, 0) for _ in self._threads]
         for thread, job in zip(self._threads, jobs, strict=True):
             thread.do(job)
         for job in jobs:
             job.wait()
 
     def _side_by_side(
-        self, action: Callable[[T], R], items: Sequence[T], threads: "Sequence[_Thread]"
+        self, action: Callable[[T], R], items: Sequence[T], threads: "Sequence[Worker]"
     ) -> list[R]:
         count, grad, me = len(threads), torch.is_grad_enabled(), threading.get_ident()
         streams = self._streams.waiting_for_caller()
@@ -157,7 +148,7 @@ class PeerPool:
             with torch.set_grad_enabled(grad), streams(number):
                 return action(items[number])
 
-        jobs = [_Job(act, number) for number in range(len(items))]
+        jobs = [Job(act, number) for number in range(len(items))]
         try:
             for number, job in enumerate(jobs):
                 threads[number % count].do(job)
@@ -165,16 +156,16 @@ class PeerPool:
                 job.wait()
         finally:
             try:
-                _end(jobs)
+                end_all(jobs)
             finally:
                 self._streams.caller_waits()
         return [job.result() for job in jobs]
 
-    def _ready(self, count: int) -> "list[_Thread]":
+    def _ready(self, count: int) -> "list[Worker]":
         """Return threads that take as many threads per computation as the caller."""
         wanted = torch.get_num_threads()
         if self._made_for != wanted:
-            self._threads = [_Thread(wanted) for _ in range(count)]
+            self._threads = [Worker(wanted) for _ in range(count)]
             self._made_for = wanted
         return self._threads
 
@@ -188,105 +179,6 @@ def warn_of_shared_state() -> None:
         RuntimeWarning,
         stacklevel=3,
     )
-
-
-class _Job(Generic[R]):
-    """An action that is done once, by a thread of the pool or not at all."""
-
-    def __init__(self, action: Callable[[int], R], number: int) -> None:
-        self._action, self._number = action, number
-        self._taken: dict[str, str] = {}  # its setdefault decides at one stroke, without a lock
-        self._under_way = threading.Lock()
-        self._under_way.acquire()
-        self._ended = False
-        self._found: R | None = None
-        self._error: BaseException | None = None
-
-    def taken_by(self, taker: str) -> bool:
-        """Return whether the taker has the job; the first to ask has it, however often it asks."""
-        return self._taken.setdefault("by", taker) == taker
-
-    def run(self) -> None:
-        """Do it, in a thread of the pool."""
-        try:
-            if self.taken_by("thread"):
-                self._found = self._action(self._number)
-        except BaseException as error:  # noqa: BLE001 - of whatever kind, it is the caller's
-            self._error = error
-        finally:
-            self._ended = True
-            self._under_way.release()
-
-    def wait(self) -> None:
-        """Wait until it has ended."""
-        while not self._ended:  # not for ever at a stretch: Ctrl-C would have to wait
-            self._under_way.acquire(timeout=0.1)
-
-    def result(self) -> R:
-        """Return what the action gave, or raise what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._found  # type: ignore[return-value]
-
-
-def _end(jobs: Sequence[_Job[Any]]) -> None:
-    """See that nothing is under way and nothing will be, whatever interrupts."""
-    interrupts: list[BaseException] = []
-    waiting = list(jobs)
-    while waiting:
-        try:
-            if not waiting[-1].taken_by("caller"):
-                waiting[-1].wait()
-            waiting.pop()
-        except BaseException as error:  # a step that is undone must be alone
-            interrupts.append(error)
-            if len(interrupts) == MAX_INTERRUPTS:
-                raise ForcedInterrupt from error
-    if interrupts:
-        raise interrupts[0]
-
-
-class _Thread:
-    """A thread that does one job after the other; it ends once this object is gone."""
-
-    def __init__(self, torch_threads: int) -> None:
-        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
-        # Thread.start breaks if it is interrupted
-        _thread.start_new_thread(_work, (self._jobs, torch_threads))
-        weakref.finalize(self, self._jobs.put, None).atexit = False
-
-    def do(self, job: _Job[Any]) -> None:
-        self._jobs.put(job)
-
-
-def _work(jobs: "SimpleQueue[_Job[Any] | None]", torch_threads: int) -> None:
-    torch.set_num_threads(torch_threads)
-    torch.get_num_threads()  # makes it this thread's own; otherwise the next one to set wins
-    while (job := jobs.get()) is not None:
-        job.run()
-        del job  # what it holds may be large
-
-
-class _Streams:
-    """A stream of its own for each item that is on a CUDA device; on others nothing."""
-
-    def __init__(self, devices: Sequence[torch.device]) -> None:
-        self._own = [torch.cuda.Stream(d) if d.type == "cuda" else None for d in devices]
-        self._callers: list[torch.cuda.Stream | None] = []
-
-    def waiting_for_caller(self) -> Callable[[int], torch.cuda.StreamContext | nullcontext[None]]:
-        """Return, by an item's number, a context that runs after what the caller has begun."""
-        self._callers = [s and torch.cuda.current_stream(s.device) for s in self._own]
-        for own, callers in zip(self._own, self._callers, strict=True):
-            if own is not None and callers is not None:
-                own.wait_stream(callers)
-        return lambda number: torch.cuda.stream(self._own[number]) if self._own else nullcontext()
-
-    def caller_waits(self) -> None:
-        """Let the caller's next work run after what the items have begun."""
-        for own, callers in zip(self._own, self._callers, strict=True):
-            if own is not None and callers is not None:
-                callers.wait_stream(own)
 
 
 Attributes = dict[str, tuple[Any, int]]
@@ -339,12 +231,7 @@ class FairLock:
         self._guard = threading.Lock()
         self._waiting: deque[threading.Lock] = deque()
         self._holder: int | None = None
-        self._depth = 0
-
-    @property
-    def depth(self) -> int:
-        """How often its holder has acquired it."""
-        return self._depth
+        self.depth = 0  # how often its holder has acquired it
 
     def __enter__(self) -> None:
         me, caller = threading.get_ident(), waiting_caller()
@@ -364,7 +251,7 @@ class FairLock:
                     self._waiting.append(gate)
             if not free:
                 self._wait(gate, me)
-        self._depth += 1
+        self.depth += 1
 
     def __exit__(
         self,
@@ -372,8 +259,8 @@ class FairLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._depth -= 1
-        if self._depth == 0:
+        self.depth -= 1
+        if self.depth == 0:
             self._hand_over()
 
     def _wait(self, gate: threading.Lock, me: int) -> None:

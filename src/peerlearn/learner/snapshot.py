@@ -77,12 +77,12 @@ class Snapshot:
 
     def __init__(self, learner: "OnlineLearner") -> None:
         self.version, self.image_shape = learner.version, learner.image_shape
-        self.num_classes, self.device = learner.num_classes, learner.device
-        self.memory_changes = learner.memory.changes
+        self.memory_changes, self.device = learner.memory.changes, learner.device
         self.method = copy.copy(learner.method)  # its stream may learn of more classes
+        self.num_classes = self.method.stream.num_classes
         self.source: Networks = "peers"
         self.by_means = False
-        self._sources, self._pairs = learner.sources, learner.predictors.pairs
+        self._sources, self._pairs = learner.predictors.sources, learner.predictors.pairs
         self._distance = learner.ncm_distance
         self._networks = {
             source: [copy_network(network) for network in networks]

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from torch import Tensor
 
-from peerlearn.learner.parallel import ForcedInterrupt
 from peerlearn.peer import State, prefixed
-from peerlearn.settings import flatten
+from peerlearn.threads import ForcedInterrupt
 
 if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
@@ -124,4 +123,5 @@ def _statistics(learner: "OnlineLearner") -> State:
         state |= prefixed(f"peer{i}", peer.moving_state())
     for name, teacher in learner.teachers.items():
         state |= prefixed(f"teacher.{name}", teacher.moving_state())
-    return state | prefixed("memory", flatten(learner.memory.state_dict()))
+    memory = learner.memory.state_dict()
+    return state | {f"memory.{name}": memory[name] for name in memory if name != "columns"}

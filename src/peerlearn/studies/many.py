@@ -12,7 +12,7 @@ import torch
 
 from peerlearn.errors import UserError
 from peerlearn.experiment.images import Loader
-from peerlearn.learner.inputs import usable_devices
+from peerlearn.nets.processor import usable_devices
 from peerlearn.runtime import available_threads, free_memory
 from peerlearn.studies.calibrate import Estimate, cost_key
 from peerlearn.studies.executor import LEAST_MEMORY, Executor, Processes
