@@ -16,7 +16,7 @@ from peerlearn import METHODS, ClassStream, Distillation, OnlineLearner, UserErr
 from peerlearn.checks import check_method
 from peerlearn.data.images import ImageSet
 from peerlearn.distill.distillation import Networks
-from peerlearn.distill.wrappers.ema import EMA
+from peerlearn.distill.wrappers import EMA
 from peerlearn.experiment.evaluate import Scores
 from peerlearn.losses import class_means
 from peerlearn.methods import ER

@@ -44,13 +44,13 @@ def build_learner(
         stream: what the stream tells its learner; `ClassStream.info`, or your own.
         net: the name of a network, or a function that makes one, see `OnlineLearner`.
         memory: images kept for replay.
-        seed: decides everything that is drawn.
         profile: "paper", or "authors" to differ from it where their code does.
         optimizer: its name; the method's own by default.
         memory_policy: which images stay in memory, by name.
-        updates: steps per stream batch; the method's own number by default.
-        predict_with: as for `OnlineLearner`; the wrapper's own by default.
-        ncm_distance: as for `OnlineLearner`, and so are those that follow.
+        seed: as for `OnlineLearner`, and so are all but the last that follow.
+        updates: steps per stream batch.
+        predict_with: networks that predict, or "ncm".
+        ncm_distance: of features to class means.
         device: a name, several, or a list.
         precision: fp32, bf16 or fp16.
         layout: of images and weights in memory.

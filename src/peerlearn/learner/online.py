@@ -59,22 +59,21 @@ class OnlineLearner:
         seed: decides everything that is drawn. Global generators are left alone.
         optim: of every peer; the method's own by default.
         updates: steps per stream batch, each on a fresh draw of the memory; the method's own number
-            by default, which is 1 for all but RAR.
+            by default.
         predict_with: "peers", their EMA copies ("ema"), the "average" of both, or nearest class
             means ("ncm"); the distillation's own networks by default.
         ncm_distance: of features to class means: "euclidean", or "cosine", which normalises both;
-            the method's own by default, which is Euclidean for all of ours.
+            the method's own by default.
         device: where it runs; of several ("cuda:0,cuda:1", or a list) the peers have one after the
             other, and the first has the memory.
         precision: fp32, bf16 where the processor can, on CUDA also fp16 with loss scaling.
         layout: of images and weights in memory; auto is channels_last where that is safe.
         compile: let torch.compile make the networks' features, on CUDA with CUDA graphs; takes
             long to begin with and changes last digits. Peers then take turns.
-        peers_at_once: peers that compute side by side, each with as many threads as torch has;
-            changes no number. Torch takes all cores for one, so `torch.set_num_threads(1)` goes
-            with it. Peers in a forked process, and those that share parts of their networks, take
-            turns nevertheless; so do peers that are seen to draw from torch's global generator
-            (dropout), or whose method assigns to itself, from then on and with a warning.
+        peers_at_once: peers that compute side by side, each with as many threads as torch has, so
+            `torch.set_num_threads(1)` goes with it; changes no number. Peers take turns all the
+            same in a forked process, if their networks share parts and, from then on and with a
+            warning, once they draw from torch's global generator or change their method.
 
     Attributes:
         version: the number of calls so far that changed what is learnt or remembered.
@@ -200,8 +199,7 @@ class OnlineLearner:
         whether the batch is offered to the memory and its images counted; not for those that pass
         again. new_task: whether a task ends before this batch, as by `end_task()`. Returns the
         losses by name, mean over the peers; empty if the method took no step. If it raises, all is
-        as before and the same call would do the same again; should it break off in the moment in
-        which weights or images move, the learner says so until a checkpoint is loaded.
+        as before, see `Transaction`.
         """
         if torch.is_inference_mode_enabled():
             raise UserError("learn: torch.inference_mode() is on; learn outside of it")
@@ -220,11 +218,7 @@ class OnlineLearner:
     def _learn(
         self, raw: Tensor, labels: Tensor, undo: Undo, *, remember: bool, new_task: bool
     ) -> dict[str, float]:
-        """Learn a batch. raw: (B, 3, H, W) uint8; labels, (B,), are on the CPU.
-
-        The last weights and the images move together, so that no prediction comes from new weights
-        and old class means.
-        """
+        """Learn a batch. raw: (B, 3, H, W) uint8; labels, (B,), are on the CPU."""
         with Transaction(self, undo) as transaction, torch.enable_grad():
             if new_task:
                 self._check_end_of_task()
@@ -246,7 +240,7 @@ class OnlineLearner:
                 slots = self.memory.choose(rows, self.rngs["memory"]) if remember else []
                 if output:
                     self._move_weights()
-                with self.state_lock:
+                with self.state_lock:  # no prediction from new weights and old class means
                     if remember:
                         self._keep(rows, slots)
                     met = progress if output else self.progress  # one that was skipped is not met

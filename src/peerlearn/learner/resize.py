@@ -24,12 +24,10 @@ def resize(learner: "OnlineLearner", num_classes: int) -> None:
     It belongs into a transaction, which takes it back if it is undone. The number may also be
     smaller, to load what was saved with fewer.
 
-    Whatever has another size in a learner that was just built takes that size: old rows stay, and
-    new ones are as there. That is true of networks (of peers, their snapshots and teachers) and of
-    what a method keeps with a peer. An optimizer has gathered nothing for new rows; the second
-    moments that it divides by begin at the mean of the others, as it takes them for gathered since
-    the first step. What a method stores with images, or carries, is its `fill_value` where a class
-    was not there yet.
+    Networks, and what a method keeps with a peer, take the sizes of a learner that was just built:
+    old rows stay, new ones are as there. An optimizer has gathered nothing for new rows, but takes
+    second moments for gathered since the first step: they begin at the mean of the others. What a
+    method stores with images, or carries, is its `fill_value` where a class was not there yet.
     """
     before = learner.num_classes
     if num_classes == before or not learner.method.stream.grows:

@@ -49,11 +49,10 @@ class Snapshot:
     """The networks of a learner as they were at one moment, to predict with from any thread.
 
     It is immutable: whatever the learner learns afterwards, it predicts the same. Networks have
-    parameters and buffers of their own, and modules and methods that a module keeps, alone or in a
-    list, tuple, dict or partial, are of the same copy, hooks among them. What a network reaches in
-    another way stays the live one: by a closure (`lambda x: self.layer(x)`), by an object that is
-    no module, or in a container within another. Nor are tensors copied that are neither parameters
-    nor buffers.
+    parameters and buffers of their own; modules and methods that a module keeps, alone or in a
+    list, tuple, dict or partial, are of the same copy. What a network reaches in another way (by a
+    closure, an object that is no module, a container within another) stays the live one, and so do
+    tensors that are neither parameters nor buffers.
 
     Args:
         learner: whose present state it takes, in the midst of a step if one is under way.

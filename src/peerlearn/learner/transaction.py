@@ -25,11 +25,10 @@ _IMAGES = "memory.columns."
 class Transaction:
     """A change of a learner that is committed as a whole; if an error comes before, it is undone.
 
-    A step moves generators, statistics and counts long before it comes to the weights and at last
-    to the images in memory, of which copies are large. If it fails while it changes what was not
-    copied, the learner stays broken and says so (`raise_if_broken`).
-
-    While it is under way, predictions come from a snapshot of the state before it.
+    A step moves generators, statistics and counts long before the weights and, at last, the images
+    in memory, of which copies are large. If it fails while it changes what was not copied, the
+    learner stays broken and says so (`raise_if_broken`). Meanwhile predictions come from a snapshot
+    of the state before it.
 
     Args:
         learner: that changes. Before weights or images do, say so in `learner.changing`.

@@ -1,1 +1,0 @@
-"""The wrappers: CCL-DC and its ablations, and those with EMA teachers."""
