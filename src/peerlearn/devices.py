@@ -11,6 +11,8 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import Tensor
 
+from peerlearn.errors import UserError
+
 # To the CPU the host has to wait. To MPS it had better: torch reads memory there that may be gone.
 _WAITING = ("cpu", "mps")
 
@@ -45,6 +47,19 @@ def generator(seed: int, purpose: str) -> torch.Generator:
     """A generator for one purpose; no use of it shifts the draws of another."""
     digest = hashlib.sha256(f"{seed}: {purpose}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+
+
+def check_generator_state(name: str, state: torch.Tensor) -> None:
+    """Refuse what is not the state of a generator, or one from which torch would read on."""
+    try:
+        torch.Generator().set_state(state)
+    except RuntimeError:
+        raise UserError(f"{name} is not the state of a generator") from None
+    # numbers left of the present block of 624, and the place of the next: torch looks at each
+    # alone, and would read beyond the block if they did not agree
+    left, place = (int(state[at : at + 4].view(torch.int32)) for at in (8, 16))
+    if left + place != 625 and (left, place) != (1, 0):
+        raise UserError(f"{name} is not the state of a generator")
 
 
 @contextmanager

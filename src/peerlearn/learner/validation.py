@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from peerlearn.devices import check_generator_state
 from peerlearn.errors import UserError
 from peerlearn.learner.snapshot import Snapshot
-from peerlearn.methods.interface import COUNTS, check_kept
+from peerlearn.methods.interface import check_count, check_kept, check_progress
 from peerlearn.nets.base import classifier_of
 from peerlearn.optim.optimizers import Optimizer
 from peerlearn.peer import Peer, State, part, prefixed
@@ -25,7 +26,6 @@ from peerlearn.stream.base import StreamInfo
 if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
 
-MOST = 2**53  # a count beyond it is no count
 LARGEST_SIDE = 2**16  # pixels
 # what comes with rows and steps: not there in a learner that was just built
 _GROWS = re.compile(r"memory\.|progress\.carry\.|peer\d+\.(optimizer|buffers)\.")
@@ -53,9 +53,10 @@ def check_state(learner: "OnlineLearner", state: State) -> None:
             raise UserError(f"{name:.60} is of a peer that this learner does not have")
         if isinstance(value, Tensor) and name not in _may_be_absent(learner):
             _check_numbers(name, value, learnt)
-    _check_rngs(state)
+    for name in filter(_RNG.fullmatch, state):
+        check_generator_state(name, state[name])
     shape = _check_image_shape(state["image_shape"])
-    _check_progress(learner, part("progress", state), shape)
+    check_progress(part("progress", state), learner.method, learner.peers[0].model, shape)
     _check_memory(learner, part("memory", state), shape)
     for i, peer in enumerate(learner.peers):
         _check_peer(f"peer{i}", peer, learner.optim, part(f"peer{i}", state))
@@ -83,11 +84,11 @@ def _check_like(name: str, own: State, found: State) -> None:
     if expected != got and not (name == "image_shape" and name in found):
         raise UserError(f"{name:.60} should be {expected:.200} and is {got:.200}")
     if _COUNTS.fullmatch(name):
-        forwards, backwards = (_count(name, n) for n in found[name])
+        forwards, backwards = (check_count(name, n) for n in found[name])
         if backwards > forwards:
             raise UserError(f"{name}: more images went backward than forward")
     elif _UPDATES.fullmatch(name):
-        _count(name, found[name])
+        check_count(name, found[name])
     elif _SCALER.fullmatch(name) and not all(map(_not_negative, found[name].values())):
         raise UserError(f"{name} holds a number that cannot be")
 
@@ -101,12 +102,6 @@ def _form(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_form, value))}]"
     return type(value).__name__
-
-
-def _count(name: str, value: Any, most: int = MOST) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise UserError(f"{name} should be a whole number from 0 on and is {value!r:.40}")
-    return value
 
 
 def _not_negative(value: Any) -> bool:
@@ -124,55 +119,17 @@ def _check_numbers(name: str, value: Tensor, learnt: Set[str]) -> None:
         raise UserError(f"{name} holds negative numbers")
 
 
-def _check_rngs(state: State) -> None:
-    for name, value in state.items():
-        if _RNG.fullmatch(name):
-            try:
-                torch.Generator().set_state(value)
-            except RuntimeError:
-                raise UserError(f"{name} is not the state of a generator") from None
-            # numbers left of the present block of 624, and the place of the next: torch looks at
-            # each alone, and would read beyond the block if they did not agree
-            left, place = (int(value[at : at + 4].view(torch.int32)) for at in (8, 16))
-            if left + place != 625 and (left, place) != (1, 0):
-                raise UserError(f"{name} is not the state of a generator")
-
-
 def _check_image_shape(shape: Any) -> tuple[int, ...] | None:
     if shape is None:
         return None
     if not isinstance(shape, list | tuple) or len(shape) != 3 or shape[0] != 3:
         raise UserError(f"image_shape should be [3, height, width] and is {shape!r:.40}")
-    return tuple(_count("image_shape", side, LARGEST_SIDE) for side in shape)
-
-
-def _check_progress(learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None) -> None:
-    task, step, batches, skipped, rehearsed = (
-        _count(f"progress.{name}", state[name]) for name in COUNTS
-    )
-    impossible = step + skipped > batches or (batches == 0 and rehearsed > 0)
-    if impossible or (batches == 0) != (shape is None):
-        raise UserError("progress: counts of tasks, steps and batches contradict each other")
-    first_met: Tensor = state["first_met"].cpu()
-    if not bool(((first_met >= -1) & (first_met <= task)).all()):
-        raise UserError("progress.first_met names tasks that have not been")
-    method = learner.method
-    if method.needs_boundaries and (per_task := method.stream.classes_per_task) is not None:
-        own_task = torch.arange(len(first_met)) // per_task
-        if not bool(((first_met == -1) | (first_met == own_task)).all()):
-            raise UserError("progress.first_met: some classes came in a task that is not theirs")
-    carry = part("carry", state)
-    unknown = carry.keys() - method.carries.keys()
-    if unknown:
-        raise UserError(f"progress.carry.{min(unknown)} is nothing that {method.name} carries")
-    for name, value in carry.items():
-        model = learner.peers[0].model
-        check_kept(f"progress.carry.{name}", value, method, model, method.carries[name])
+    return tuple(check_count("image_shape", side, LARGEST_SIDE) for side in shape)
 
 
 def _check_memory(learner: "OnlineLearner", state: State, shape: tuple[int, ...] | None) -> None:
     columns = part("columns", state)
-    _count("memory.seen", state.get("seen"))
+    check_count("memory.seen", state.get("seen"))
     if (state["seen"] == 0) != (shape is None):
         raise UserError("memory.seen contradicts the count of batches")
     wanted = {"x", "y", *learner.method.stores} if shape is not None else set()

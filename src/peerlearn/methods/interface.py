@@ -422,3 +422,34 @@ def check_kept(
         is_tensor = isinstance(value, Tensor)
         form = f"{value.dtype} {tuple(value.shape)}" if is_tensor else type(value).__name__
         raise UserError(f"{name} should be floats {wanted} and is {form}")
+
+
+def check_progress(
+    state: State, method: Method[Any], model: PeerModel, shape: tuple[int, ...] | None
+) -> None:
+    """Refuse the state of a `Progress` that cannot be. shape: of the images so far, if any."""
+    task, step, batches, skipped, rehearsed = (
+        check_count(f"progress.{name}", state[name]) for name in COUNTS
+    )
+    impossible = step + skipped > batches or (batches == 0 and rehearsed > 0)
+    if impossible or (batches == 0) != (shape is None):
+        raise UserError("progress: counts of tasks, steps and batches contradict each other")
+    first_met: Tensor = state["first_met"].cpu()
+    if not bool(((first_met >= -1) & (first_met <= task)).all()):
+        raise UserError("progress.first_met names tasks that have not been")
+    if method.needs_boundaries and (per_task := method.stream.classes_per_task) is not None:
+        own_task = torch.arange(len(first_met)) // per_task
+        if not bool(((first_met == -1) | (first_met == own_task)).all()):
+            raise UserError("progress.first_met: some classes came in a task that is not theirs")
+    carry = part("carry", state)
+    if unknown := carry.keys() - method.carries.keys():
+        raise UserError(f"progress.carry.{min(unknown)} is nothing that {method.name} carries")
+    for name, value in carry.items():
+        check_kept(f"progress.carry.{name}", value, method, model, method.carries[name])
+
+
+def check_count(name: str, value: Any, most: int = 2**53) -> int:
+    """Return a value that is a count; refuse others."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise UserError(f"{name} should be a whole number from 0 on and is {value!r:.40}")
+    return value
