@@ -2,6 +2,7 @@
 
 import copy
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
@@ -18,6 +19,7 @@ Layout = Literal["auto", "channels_last", "default"]
 State = dict[str, Any]  # dotted names; tensors, and what JSON can hold
 R = TypeVar("R")
 Features = Callable[[Network, Tensor], Tensor]
+_CONTAINERS = {OrderedDict, dict, list, set}  # of a module's attributes
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -363,36 +365,61 @@ def part(prefix: str, state: Mapping[str, Any]) -> State:
 
 
 class Fingerprint:
-    """The tensors of networks at one moment: which they are, and how often each was written.
+    """What networks are made of at one moment, and how often each of their tensors was written.
 
     It tells whether a snapshot is still of the present state, also after a change by hand. Torch
-    counts changes in place and by `load_state_dict`. It does not count those through `.data` or
-    NumPy, nor of what is no tensor (a hook, `eps` of a layer).
+    counts changes in place and by `load_state_dict`, but not values written by NumPy or `.data`.
 
     Args:
-        networks: whose modules, parameters and buffers are looked at.
+        networks: whose modules, with their attributes, parameters and buffers, are looked at.
         rows: further tensors, such as the columns of a memory.
     """
 
-    def __init__(self, networks: Iterable[nn.Module], rows: Iterable[Tensor] = ()) -> None:
-        self._places: list[Mapping[str, object]] = [
-            place
-            for network in networks
-            for module in network.modules()
-            for place in (module._parameters, module._buffers, module._modules)
+    def __init__(self, networks: Iterable[PeerModel], rows: Iterable[Tensor] = ()) -> None:
+        models = [*networks]
+        modules = [module for model in models for module in model.modules()]
+        places = ((one._parameters, one._buffers, one._modules) for one in modules)
+        self._places: list[Mapping[str, object]] = [place for own in places for place in own]
+        self._attributes = [  # as they are, and as they were, hooks included
+            (own, {k: copy.copy(v) if type(v) in _CONTAINERS else v for k, v in own.items()})
+            for own in (vars(module) for module in modules if module not in models)
         ]
         self._rows = [*rows]
         self._parts = self._present()  # kept, so that no other object can be taken for them
+        self.tensors = [*map(tensors_of, models)]
+        self._addresses = self._places_in_memory()
+        self.renew()
+
+    def renew(self) -> None:
+        """Take the tensors as often as they have been written by now."""
         self._versions = [*map(_writes, self._parts)]
 
     def is_current(self) -> bool:
-        """Return whether all has the same parts still, and none has been written since."""
+        """Return whether all has the same parts still, and no tensor has been written since."""
+        return [*map(_writes, self._parts)] == self._versions and self.has_same_parts()
+
+    def has_same_parts(self) -> bool:
+        """Return whether nothing has been replaced, and no attribute of a module has changed."""
         now = self._present()
-        same = len(now) == len(self._parts) and all(map(operator.is_, now, self._parts))
-        return same and [*map(_writes, now)] == self._versions
+        if len(now) != len(self._parts) or not all(map(operator.is_, now, self._parts)):
+            return False
+        try:
+            same = all(own == before for own, before in self._attributes)
+            return same and self._places_in_memory() == self._addresses
+        except (RuntimeError, TypeError, ValueError):  # arrays, which are not compared as a whole
+            return False
 
     def _present(self) -> list[object]:
         return [part for place in self._places for part in place.values()] + self._rows
+
+    def _places_in_memory(self) -> list[int]:
+        return [tensor.data_ptr() for own in self.tensors for tensor in own]
+
+
+def tensors_of(network: nn.Module) -> list[Tensor]:
+    """Return the parameters and buffers of all modules, one that is shared several times."""
+    places = (place for m in network.modules() for place in (m._parameters, m._buffers))
+    return [tensor for place in places for tensor in place.values() if tensor is not None]
 
 
 def _writes(part: object) -> object:

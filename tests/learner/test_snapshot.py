@@ -519,23 +519,68 @@ def test_class_means_are_those_of_the_weights_after_any_step_of_a_peer(
     assert learner.snapshot(memory=True).class_means().means.equal(after)
 
 
-PLACES = ["snapshot.copy_network", "online.Snapshot", "online.Fingerprint"]
+COPIED = ["snapshot.copy_network", "online.Snapshot", "online.Fingerprint"]
+RENEWED = ["snapshot.copy.copy", "online.Fingerprint.renew", "online.Snapshot.renew"]
 
 
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("where", [*COPIED, *RENEWED])
 def test_an_interrupt_while_networks_are_copied_leaves_no_answer_of_before(
     where: str, build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner, twin = build("er"), build("er")
     x = stream.test_sets[0].x[:8]
-    for batch in list(stream.tasks[0])[:2]:
+    for batch in list(stream.tasks[0])[:3]:
+        if where in COPIED and learner.image_shape:
+            learner.logits(x)  # a snapshot that was used is not renewed
         learner.learn(*batch)
         twin.learn(*batch)
+        if where in COPIED:
+            learner.refresh()
         with monkeypatch.context() as patch:
             patch.setattr(f"peerlearn.learner.{where}", _interrupted)
             with pytest.raises(KeyboardInterrupt):
                 learner.logits(x)
         assert torch.equal(learner.logits(x), twin.logits(x))
+        learner.learn(*batch)
+        twin.learn(*batch)
+
+
+@pytest.mark.parametrize("change", ["a hook", "an attribute", "data", "a part", "a shape"])
+def test_a_change_by_hand_between_steps_is_in_the_next_snapshot(
+    change: str, build: Build, stream: ClassStream
+) -> None:
+    learner = build("er")
+    learn_some(learner, stream, 3)  # the last snapshot was not used, so it may be renewed
+    net = learner.peers[0].model.net
+    with torch.no_grad():
+        if change == "a hook":
+            net.head.register_forward_hook(lambda _, __, logits: logits.flip(1))
+        elif change == "an attribute":
+            next(m for m in net.modules() if isinstance(m, nn.BatchNorm2d)).eps = 0.5
+        elif change == "data":
+            net.head.weight.data = net.head.weight.data.flip(0)
+        elif change == "a part":
+            net.head = nn.Linear(net.feature_dim, 4)
+        else:
+            net.head.weight.data = net.head.weight.data.repeat(2, 1)
+            net.head.bias.data = net.head.bias.data.repeat(2)
+    x = stream.test_sets[0].x[:8]
+    net.eval()
+    expected = net(x.float() / 255)
+    net.train()
+    torch.testing.assert_close(learner.snapshot().all_logits(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_snapshot_that_is_held_is_never_renewed(build: Build, stream: ClassStream) -> None:
+    learner = build("er")
+    x, held = stream.test_sets[0].x[:8], []
+    for batch in list(stream.tasks[0])[:4]:
+        learner.learn(*batch)
+        held.append((learner.snapshot(), learner.logits(x)))
+        learner.learn(*batch)
+        learner.learn(*batch)
+    for snapshot_, logits in held:
+        assert torch.equal(snapshot_.logits(x), logits)
 
 
 def _interrupted(*_: object, **__: object) -> None:

@@ -460,8 +460,14 @@ class OnlineLearner:
         with self.state_lock:
             is_whole = self.transaction is None and not self.changing
             if is_whole and not self._is_published():
-                fingerprint = self._take_fingerprint()
-                self._published, self._fingerprint = Snapshot(self), fingerprint
+                last, before = self._published, self._fingerprint
+                self._fingerprint = None  # until the snapshot is whole
+                if last and before and not last.is_used and before.has_same_parts():
+                    last.renew(self, before.tensors)
+                    before.renew()
+                else:
+                    last, before = Snapshot(self), self._take_fingerprint()
+                self._published, self._fingerprint = last, before
             if self._published is None:
                 self.raise_if_broken()
             assert self._published is not None, "a transaction begins with a snapshot"

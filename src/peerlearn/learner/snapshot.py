@@ -3,6 +3,7 @@
 import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
@@ -17,7 +18,7 @@ from peerlearn.memory.base import Memory
 from peerlearn.methods.class_means import ClassMeans
 from peerlearn.methods.interface import Method, images
 from peerlearn.nets.base import average_weights, copy_network, share_network
-from peerlearn.peer import Peer, PeerModel
+from peerlearn.peer import Peer, PeerModel, tensors_of
 
 if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
@@ -74,26 +75,42 @@ class Snapshot:
     (torch.Size([10, 4]), 1, 2)
     """
 
+    @torch.inference_mode(mode=False)  # what is made there could not be renewed
     def __init__(self, learner: "OnlineLearner") -> None:
-        self.version, self.image_shape = learner.version, learner.image_shape
-        self.memory_changes, self.device = learner.memory.changes, learner.device
-        self.method = copy.copy(learner.method)  # its stream may learn of more classes
-        self.num_classes = self.method.stream.num_classes
         self.source: Networks = "peers"
         self.by_means = False
         self._sources, self._pairs = learner.predictors.sources, learner.predictors.pairs
-        self._distance = learner.ncm_distance
+        self._distance, self._pool = learner.ncm_distance, learner.prediction_pool
         self._networks = {
             source: [copy_network(network) for network in networks]
             for source, networks in learner.predictors.by_source.items()
         }
-        self._pool = learner.prediction_pool
+        self._tensors = [*map(tensors_of, chain(*self._networks.values()))]
         self._outputs: tuple[Array, Outputs] | None = None
         self._views: dict[tuple[Networks, bool], Snapshot] = {}  # what `using` returned
         # filled on demand, and shared by all that `using` returns
         self._rows: list[tuple[Tensor, Tensor]] = []  # one: images and labels of the memory
         self._means: dict[Networks, ClassMeans] = {}
         self._averaging, self._computing_means = threading.Lock(), threading.Lock()
+        self.renew(learner, [])
+
+    @torch.no_grad()
+    def renew(self, learner: "OnlineLearner", tensors: Sequence[list[Tensor]]) -> None:
+        """Take the learner's present state in place, while the snapshot is not used.
+
+        tensors: of each of its networks; none if the copies are of the present state.
+        """
+        for own, present in zip(self._tensors, tensors, strict=False):
+            torch._foreach_copy_(own, present)
+        self.version, self.image_shape = learner.version, learner.image_shape
+        self.memory_changes, self.device = learner.memory.changes, learner.device
+        self.method = copy.copy(learner.method)  # its stream may learn of more classes
+        self.num_classes = self.method.stream.num_classes
+
+    @property
+    def is_used(self) -> bool:
+        """Whether somebody may hold it, or a view of it."""
+        return bool(self._views)
 
     # --- which networks, and what they have at hand
 

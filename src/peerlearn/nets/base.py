@@ -134,6 +134,8 @@ def average_weights(copied: nn.Module, other: nn.Module) -> None:
 
 def _with_twins(kept: Any, twins: Mapping[int, nn.Module]) -> Any:
     """Return what a module keeps, or a list, tuple or dict of such (hooks), with twins inside."""
+    if type(kept) is tuple and {*map(type, kept)} == {int}:  # the size of a kernel, a stride
+        return kept
     if type(kept) in (list, tuple) and kept:
         items = [_of_twin(item, twins) for item in kept]
         return kept if all(map(operator.is_, items, kept)) else type(kept)(items)
