@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from peerlearn.devices import generator, moved, private_randomness
 from peerlearn.errors import UserError
-from peerlearn.nets.base import Network, classifier_of
+from peerlearn.nets.base import Network, classifier_of, tensors_of
 from peerlearn.nets.processor import SAFE_CHANNELS, Precision, may_overrun
 from peerlearn.optim.optimizers import Optimizer
 
@@ -414,12 +414,6 @@ class Fingerprint:
 
     def _places_in_memory(self) -> list[int]:
         return [tensor.data_ptr() for own in self.tensors for tensor in own]
-
-
-def tensors_of(network: nn.Module) -> list[Tensor]:
-    """Return the parameters and buffers of all modules, one that is shared several times."""
-    places = (place for m in network.modules() for place in (m._parameters, m._buffers))
-    return [tensor for place in places for tensor in place.values() if tensor is not None]
 
 
 def _writes(part: object) -> object:

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -256,6 +256,26 @@ def _plain(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:g}"
     return str(value).replace("'", "")
+
+
+def check_steps(steps: Any, name: str = "steps") -> None:
+    """Refuse what is not a number of steps, at least one."""
+    check_whole(name, steps)
+    if steps < 1:
+        raise UserError(f"{name} must be at least 1, got {steps}")
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a word that is none of the choices."""
+    if value not in choices:
+        *most, last = choices
+        raise UserError(f"{name}: unknown {value!r:.40}; choose {', '.join(most)} or {last}")
+
+
+def check_whole(name: str, number: Any) -> None:
+    """Refuse what is not a whole number."""
+    if not hasattr(number, "__index__") or isinstance(number, bool):
+        raise UserError(f"{name} must be a whole number, got {number!r:.60}")
 
 
 def described(field: FieldInfo, default: Any) -> str:

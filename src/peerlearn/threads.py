@@ -1,4 +1,4 @@
-"""Threads that stay the same: jobs for them, waits that Ctrl-C can interrupt, CUDA streams."""
+"""Worker threads, jobs with waits that Ctrl-C can interrupt, and CUDA streams."""
 
 import _thread
 import threading
@@ -59,7 +59,7 @@ class Job(Generic[R]):
 
 
 def end_all(jobs: Sequence[Job[Any]]) -> None:
-    """See that nothing is under way and nothing will be, whatever interrupts."""
+    """Cancel jobs that have not begun, wait for the others, then raise the first interrupt."""
     interrupts: list[BaseException] = []
     waiting = list(jobs)
     while waiting:
@@ -97,8 +97,8 @@ def _work(jobs: "SimpleQueue[Job[Any] | None]", torch_threads: int) -> None:
         del job  # what it holds may be large
 
 
-class Streams:
-    """A stream of its own for each item that is on a CUDA device; on others nothing."""
+class CudaStreams:
+    """One CUDA stream for each item that is on a CUDA device; on others nothing."""
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
         self._own = [torch.cuda.Stream(d) if d.type == "cuda" else None for d in devices]

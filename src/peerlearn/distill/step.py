@@ -1,7 +1,7 @@
 """The step of CCL-DC from top to bottom, beside Algorithm 1 of Wang et al., CVPR 2024.
 
 https://arxiv.org/abs/2312.00600. The paper writes the step of one student, `model1`. Here every
-peer is a student and a teacher of the others, so each line runs for all peers before the next line.
+peer is a student and a teacher of the others. `Step.gradients`, then `Step.move`, have this order.
 
     Algorithm 1                              here
     for x, y in dataloader                   your loop: each pass is a call of `OnlineLearner.learn`
@@ -11,7 +11,7 @@ peer is a student and a teacher of the others, so each line runs for all peers b
     lt, lt1, lt2, lt3 = model2(...), no grad `Step._teacher_logits`; `losses.distill` detaches
     loss_cls, loss_ccl, loss_dc              `distillation_loss`  (Eq. 9 and 10)
     loss_ours = lam1 * ... + lam2 * (...)    `DistillationLoss.weighted`
-    loss = loss_baseline + loss_ours         `Step._backward_ours`  (Eq. 11)
+    loss = loss_baseline + loss_ours         never formed: the gradients of both add up  (Eq. 11)
     loss.backward()                          `Step._backward_baseline`, then `Step._backward_ours`
     optim1.step(), optim1.zero_grad()        `Step.move`
 """
@@ -77,7 +77,8 @@ def distillation_loss(
     """
     zero = group.y.new_zeros((), dtype=torch.float32)
     labels = [classification_loss(student[view], group) for view in label_views]
-    terms = [  # tau softens both sides of each divergence, which is multiplied by tau squared
+    # KL(teacher, student) times tau squared: as the authors compute it; Eq. 9 and 10 swap the sides
+    terms = [
         edge.weight
         * distill(student[edge.student], teachers[edge.by][edge.teacher], temperature=temperature)
         for edge in edges
@@ -86,7 +87,7 @@ def distillation_loss(
 
 
 class Step:
-    """Takes the step of every peer: first all gradients, then all movements.
+    """Takes the step of every peer: first all gradients, then all optimizer steps.
 
     The distillation decides once what each step computes. rngs: "draws" and "views". device: of the
     memory, the draws and the teachers.

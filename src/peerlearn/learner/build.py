@@ -8,9 +8,9 @@ from torch import nn
 from peerlearn.config.learner_config import LearnerConfig
 from peerlearn.config.names import MEMORY, NET, PredictWith
 from peerlearn.errors import UserError
-from peerlearn.learner.inputs import check_net
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.methods.class_means import Distance
+from peerlearn.nets.base import check_net
 from peerlearn.nets.processor import Devices, Precision
 from peerlearn.optim import Optimizer
 from peerlearn.peer import Layout

@@ -23,12 +23,6 @@ from peerlearn.distill.step import Step
 from peerlearn.errors import UserError, did_you_mean
 from peerlearn.files import user_path
 from peerlearn.learner import checkpoint
-from peerlearn.learner.inputs import (
-    check_arguments,
-    check_choice,
-    check_steps,
-    network_of,
-)
 from peerlearn.learner.parallel import FairLock, PeerPool, SharedStateError, warn_of_shared_state
 from peerlearn.learner.resize import resize
 from peerlearn.learner.snapshot import Snapshot, has_own_rule, predictors_of
@@ -39,10 +33,18 @@ from peerlearn.memory.base import Memory
 from peerlearn.memory.reservoir import Reservoir
 from peerlearn.methods.class_means import DISTANCES, Distance
 from peerlearn.methods.interface import Method, Progress, images
+from peerlearn.nets.base import check_net, network_of
 from peerlearn.nets.processor import Devices, Precision, usable_devices
 from peerlearn.optim.optimizers import Optimizer
 from peerlearn.peer import Fingerprint, Layout, Peer, PeerModel, State, part, prefixed
-from peerlearn.settings import OLD_PREDICT_WITH, flatten, nest
+from peerlearn.settings import (
+    OLD_PREDICT_WITH,
+    check_choice,
+    check_steps,
+    check_whole,
+    flatten,
+    nest,
+)
 
 MACHINE_OPTIONS = ("device", "compile", "peers_at_once")  # not recorded
 
@@ -78,7 +80,7 @@ class OnlineLearner:
     Attributes:
         version: the number of calls so far that changed what is learnt or remembered.
         image_shape: (3, H, W) of the images so far, None before the first.
-        changing: the part of its state that it broke off changing, "" if it is whole.
+        changing: the part of its state that it changes now or broke off changing; "" if whole.
 
     >>> from peerlearn import StreamInfo, small_net
     >>> from peerlearn.methods import ER
@@ -113,7 +115,7 @@ class OnlineLearner:
         if predict_with is None:
             predict_with = method.preset.get("predict_with")
         distance: Distance = ncm_distance or method.preset.get("ncm_distance", "euclidean")
-        check_arguments(net, distillation, optim, seed, updates)
+        _check_arguments(net, distillation, optim, seed, updates)
         check_choice("ncm_distance", distance, DISTANCES)
         if predict_with is not None:
             check_choice("predict_with", predict_with, PREDICT_WITH)
@@ -192,13 +194,13 @@ class OnlineLearner:
     def learn(
         self, x: Array, y: Array, *, remember: bool = True, new_task: bool = False
     ) -> dict[str, float]:
-        """Take a step per peer on a batch of the stream, then offer the batch to the memory.
+        """Take `updates` steps per peer on a stream batch, then offer the batch to the memory.
 
         x: (B, 3, H, W), uint8 or float in [0, 1]; y: (B,) whole numbers below the number of
         classes; where that is not announced, the learner grows to hold the largest. remember:
         whether the batch is offered to the memory and its images counted; not for those that pass
         again. new_task: whether a task ends before this batch, as by `end_task()`. Returns the
-        losses by name, mean over the peers; empty if the method took no step. If it raises, all is
+        last losses by name, mean over the peers; empty if no step was taken. If it raises, all is
         as before, see `Transaction`.
         """
         if torch.is_inference_mode_enabled():
@@ -347,7 +349,7 @@ class OnlineLearner:
         return self.method.stream.num_classes
 
     def _classes_with(self, labels: Tensor) -> int:
-        """How many there are once these labels, (B,), are among them."""
+        """Return the number of classes with these labels, (B,), among them."""
         return max(self.num_classes, int(labels.max()) + 1)
 
     def untrained(self, num_classes: int) -> "OnlineLearner":
@@ -367,7 +369,7 @@ class OnlineLearner:
         self._step.move()
 
     def end_task(self) -> None:
-        """Say that a task has ended, if the stream has such boundaries."""
+        """Mark the end of a task, if the stream has such boundaries."""
         with self._turns, RestoreTorchModes(*self.devices):
             self._begin_call()
             self._check_end_of_task()
@@ -453,10 +455,7 @@ class OnlineLearner:
             return state.using(networks, means=source == "ncm")
 
     def publish(self) -> Snapshot:
-        """Take a snapshot if the last one is not of the present state; return the last one.
-
-        None is taken while the state changes.
-        """
+        """Return a snapshot of the present state; while that changes, the one of before."""
         with self.state_lock:
             is_whole = self.transaction is None and not self.changing
             if is_whole and not self._is_published():
@@ -486,7 +485,7 @@ class OnlineLearner:
         return Fingerprint(chain(*self.predictors.by_source.values()), rows)
 
     def refresh(self) -> None:
-        """Predict with the present networks: they were changed by hand as torch does not count."""
+        """Call this after changing weights as torch does not count: by NumPy or through `.data`."""
         self._fingerprint = None
 
     def _check_source(self, source: Any) -> None:
@@ -541,7 +540,7 @@ class OnlineLearner:
 
     @property
     def networks(self) -> list[PeerModel]:
-        """Every network there is: of the peers, of what they keep, of their teachers."""
+        """All networks: the peers' present and previous models, and those of their teachers."""
         of_peers = [network for peer in self.peers for network in peer.networks]
         return of_peers + [n for teacher in self.teachers.values() for n in teacher.networks]
 
@@ -581,7 +580,7 @@ class OnlineLearner:
         return state
 
     def load_state_dict(self, state: State) -> None:
-        """Become the learner whose `state_dict()` this was; `load()` checks a state first."""
+        """Load a state from `state_dict()`, unchecked; `load()` checks it first."""
         with self._turns, self.state_lock, RestoreTorchModes(*self.devices):
             self.changing = "weights"  # until all of it is there
             self.clear_gradients()
@@ -612,7 +611,7 @@ class OnlineLearner:
             checkpoint.save(self, user_path(path), extra)
 
     def load(self, path: str | Path) -> Any:
-        """Go on exactly where the checkpoint was written.
+        """Load a checkpoint and resume exactly there.
 
         The learner must have been built with the same settings; if anything does not fit, nothing
         is changed.
@@ -630,7 +629,7 @@ class OnlineLearner:
         net: Callable[..., nn.Module] | None = None,
         **options: Any,
     ) -> "OnlineLearner":
-        """The learner of a checkpoint, from that alone.
+        """Build the learner of a checkpoint and load it.
 
         net: makes its network, if that was made by a function and not by its name. options: of
         `OnlineLearner`, where this machine differs: device, compile, peers_at_once.
@@ -665,3 +664,22 @@ class OnlineLearner:
             predict_with=learner.predict_with,
         )
         return learner
+
+
+def _check_arguments(net: Any, distillation: Any, optim: Any, seed: Any, updates: Any) -> None:
+    """Refuse what is not what a learner is made of."""
+    if torch.is_inference_mode_enabled():
+        raise UserError(
+            "learner: torch.inference_mode() is on, and what is made there can never learn; build "
+            "or restore it outside of it"
+        )
+    check_net(net)
+    if not isinstance(distillation, Distillation | None):
+        raise UserError(
+            f"distillation: need a Distillation, got {distillation!r:.60}; for a wrapper by its "
+            'name take build_learner("er+ccldc", ...)'
+        )
+    if not isinstance(optim, Optimizer | None):
+        raise UserError(f"optim: need peerlearn.AdamW(...) or the like, got {optim!r:.60}")
+    check_whole("seed", seed)
+    check_steps(updates, "updates")

@@ -1,4 +1,4 @@
-"""Threads: peers that compute side by side, and a fair lock for those who ask."""
+"""A thread pool in which peers compute side by side, and a fair lock."""
 
 import copy
 import os
@@ -17,7 +17,7 @@ from peerlearn.devices import global_states
 from peerlearn.errors import UserError
 from peerlearn.methods.interface import Method
 from peerlearn.peer import Peer, PeerModel
-from peerlearn.threads import Job, Streams, Worker, end_all
+from peerlearn.threads import CudaStreams, Job, Worker, end_all
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ def waiting_caller() -> int | None:
 
 
 class SharedStateError(Exception):
-    """Peers side by side have changed something that they share, so that bits would differ."""
+    """Peers side by side changed shared state: the step must be taken again in turn."""
 
 
 class PeerPool:
@@ -62,7 +62,7 @@ class PeerPool:
         if not hasattr(count, "__index__") or isinstance(count, bool) or count < 1:
             raise UserError(f"peers_at_once must be a whole number from 1 on, got {count!r:.60}")
         self.count = count
-        self._streams = Streams(devices)
+        self._streams = CudaStreams(devices)
         self._threads: list[Worker] = []
         self._made_for = 0  # torch's threads per computation
         self._in_use = threading.Lock()

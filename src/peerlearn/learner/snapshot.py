@@ -17,8 +17,8 @@ from peerlearn.errors import UserError
 from peerlearn.memory.base import Memory
 from peerlearn.methods.class_means import ClassMeans
 from peerlearn.methods.interface import Method, images
-from peerlearn.nets.base import average_weights, copy_network, share_network
-from peerlearn.peer import Peer, PeerModel, tensors_of
+from peerlearn.nets.base import average_weights, copy_network, share_network, tensors_of
+from peerlearn.peer import Peer, PeerModel
 
 if TYPE_CHECKING:
     from peerlearn.learner.online import OnlineLearner
@@ -56,7 +56,7 @@ class Snapshot:
     tensors that are neither parameters nor buffers.
 
     Args:
-        learner: whose present state it takes, in the midst of a step if one is under way.
+        learner: whose present state it takes; `learner.snapshot()` never does so within a step.
 
     Attributes:
         version: of the learner at that moment.

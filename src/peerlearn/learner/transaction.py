@@ -31,7 +31,7 @@ class Transaction:
     of the state before it.
 
     Args:
-        learner: that changes. Before weights or images do, say so in `learner.changing`.
+        learner: the one to change. Set `learner.changing` before weights or images are written.
         undo: what can be undone: "statistics" with generators and counts, all of that and
             "weights", or all and "images".
     """
@@ -115,7 +115,7 @@ def _copy(learner: "OnlineLearner", undo: Undo) -> State:
 
 
 def _statistics(learner: "OnlineLearner") -> State:
-    """Return what a step moves before it comes to the weights."""
+    """Return what a step changes before the weights: generators, statistics and counts."""
     state: State = {f"rng.{name}": rng.get_state() for name, rng in learner.rngs.items()}
     state |= prefixed("progress", learner.progress.state_dict())
     for i, peer in enumerate(learner.peers):

@@ -1,5 +1,6 @@
 """What a network must offer, a way to give any encoder that, and copies of networks."""
 
+import inspect
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from peerlearn.devices import moved
+from peerlearn.errors import UserError
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -82,6 +84,29 @@ class WithHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, C) logits."""
         return self.classify(self.features(x))
+
+
+def network_of(net: Callable[..., nn.Module], num_classes: int) -> Callable[[], nn.Module]:
+    """A function that makes a network for so many classes, of one that can for any number."""
+    try:
+        inspect.signature(net).bind(num_classes)
+    except TypeError as error:
+        raise UserError(
+            f"net: where classes are not announced it takes their number, and this one does not "
+            f"({error}); give such as lambda n: small_net(n)"
+        ) from error
+    except ValueError:  # not every function has a signature
+        pass
+    return partial(net, num_classes)
+
+
+def check_net(net: Any) -> None:
+    """Refuse what makes no network."""
+    if isinstance(net, nn.Module) or not callable(net):
+        raise UserError(
+            f"net: give a function that makes a network, such as lambda: small_net(10), or "
+            f"lambda n: small_net(n) where classes are not announced; got {type(net).__name__}"
+        )
 
 
 # ---- copies to predict with, which nothing that learns can change; not deep ones, which modules
@@ -173,3 +198,9 @@ def _plain_twin(module: M, known: dict[int, nn.Module]) -> M:
         },
     )
     return twin
+
+
+def tensors_of(network: nn.Module) -> list[Tensor]:
+    """Return the parameters and buffers of all modules, one that is shared several times."""
+    places = (place for m in network.modules() for place in (m._parameters, m._buffers))
+    return [tensor for place in places for tensor in place.values() if tensor is not None]
