@@ -4,7 +4,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Self, TypeVar
 
@@ -90,12 +90,16 @@ if hasattr(os, "register_at_fork"):
 def _seeded(rng: torch.Generator, *devices: torch.device) -> Iterator[None]:
     seed = int(torch.randint(2**62, (), generator=rng))
     on_cuda = [device for device in dict.fromkeys(devices) if device.type == "cuda"]
-    with torch.random.fork_rng(devices=on_cuda):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every device
-        for number, device in enumerate(on_cuda):  # not the same draws on each of them
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed + number)
-        yield
+    before = torch.default_generator.get_state()
+    try:
+        with torch.random.fork_rng(devices=on_cuda) if on_cuda else nullcontext():
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every device
+            for number, device in enumerate(on_cuda):  # not the same draws on each of them
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(seed + number)
+            yield
+    finally:
+        torch.default_generator.set_state(before)
 
 
 def global_states(*devices: torch.device) -> list[bytes]:

@@ -54,7 +54,7 @@ def test_corners_reach_every_offset() -> None:
 
 def test_only_chosen_images_are_mirrored() -> None:
     x = images(2)
-    mirrored = ops.mirror(x, torch.tensor([0]))
+    mirrored = ops.mirror_(x.clone(), torch.tensor([0]))
     assert torch.equal(mirrored[0], x[0].flip(2))
     assert torch.equal(mirrored[1], x[1])
 
@@ -282,7 +282,7 @@ def test_jitter_applies_the_four_adjustments_in_the_drawn_order() -> None:
     expected = x[how.rows]
     for i in how.order:
         expected = ops.ADJUSTMENTS[i](expected, how.amounts[i])
-    out = ops.jitter(x, how)
+    out = ops.jitter_(x.clone(), how)
     torch.testing.assert_close(out[how.rows], expected)
     others = [i for i in range(20) if i not in how.rows]
     assert others
@@ -301,7 +301,7 @@ def test_jitter_is_drawn_from_the_given_ranges() -> None:
 
 def test_only_chosen_images_turn_grey() -> None:
     x = images(2)
-    out = ops.greyscale(x, torch.tensor([1]))
+    out = ops.greyscale_(x.clone(), torch.tensor([1]))
     assert torch.equal(out[0], x[0])
     r, g, b = x[1]
     torch.testing.assert_close(out[1], (0.299 * r + 0.587 * g + 0.114 * b).expand(3, -1, -1))

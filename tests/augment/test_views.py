@@ -90,7 +90,7 @@ def test_an_aligned_view_1_is_the_aligned_crop_of_a_smaller_box() -> None:
     x, rng = images(6), generator(3)
     boxes = ops.draw_boxes(6, (16, 12), rng, min_area=0.6, smaller=True)
     flips = ops.draw_rows(6, 0.5, rng)
-    expected = ops.mirror(ops.resized_crop(x, boxes, aligned=True), flips)
+    expected = ops.mirror_(ops.resized_crop(x, boxes, aligned=True), flips)
     assert torch.equal(ViewChain(stages=1, aligned=True)(x, generator(3))[1], expected)
     assert not torch.equal(ViewChain(stages=1)(x, generator(3))[1], expected)
 

@@ -2,7 +2,8 @@
 
 Images are floats in [0, 1] of shape (B, C, H, W). A `draw_*` function takes a CPU generator and
 returns small CPU tensors. The caller moves all that it drew to the images at once; whatever applies
-it is exact and leaves its input untouched. One row of parameters per image, or one row for the
+it is exact and leaves its input untouched, unless its name ends in an underscore. One row of
+parameters per image, or one row for the
 whole batch.
 """
 
@@ -23,17 +24,17 @@ def draw_rows(count: int, chance: float, rng: torch.Generator) -> Tensor:
     return (torch.rand(count, generator=rng) < chance).nonzero().squeeze(1)
 
 
-def on_rows(x: Tensor, rows: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    """Change the chosen images and no others. x: (B, C, H, W); rows: their numbers, (K,)."""
-    return x.index_copy(0, rows, change(x[rows])) if len(rows) else x
+def on_rows_(x: Tensor, rows: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Change the chosen images in place. x: (B, C, H, W); rows: their numbers, (K,)."""
+    return x.index_copy_(0, rows, change(x[rows])) if len(rows) else x
 
 
 # ---- moving pixels ----
 
 
-def mirror(x: Tensor, rows: Tensor) -> Tensor:
-    """Swap left and right of the chosen images. x: (B, C, H, W); rows: (K,)."""
-    return on_rows(x, rows, lambda chosen: chosen.flip(3))
+def mirror_(x: Tensor, rows: Tensor) -> Tensor:
+    """Swap left and right of the chosen images, in place. x: (B, C, H, W); rows: (K,)."""
+    return on_rows_(x, rows, lambda chosen: chosen.flip(3))
 
 
 def draw_corners(count: int, pad: int, rng: torch.Generator) -> Tensor:
@@ -154,9 +155,9 @@ def grey(x: Tensor) -> Tensor:
     return torch.mul(r, 0.299).add_(g, alpha=0.587).add_(b, alpha=0.114)
 
 
-def greyscale(x: Tensor, rows: Tensor) -> Tensor:
-    """Take the colour out of the chosen images. x: (B, 3, H, W); rows: (K,)."""
-    return on_rows(x, rows, lambda chosen: grey(chosen).expand_as(chosen))
+def greyscale_(x: Tensor, rows: Tensor) -> Tensor:
+    """Take the colour out of the chosen images, in place. x: (B, 3, H, W); rows: (K,)."""
+    return on_rows_(x, rows, lambda chosen: grey(chosen).expand_as(chosen))
 
 
 def brightness(x: Tensor, factor: Tensor) -> Tensor:
@@ -184,7 +185,7 @@ def hue(x: Tensor, turns: Tensor) -> Tensor:
     chroma = high - torch.minimum(torch.minimum(r, g), b)
     # The hue in sixths of a turn: red 0, green 2, blue 4. Grey pixels get 0; chroma 0 hides it. A
     # weight of 0 or 1 lets lerp choose, in an eighth of the time of torch.where.
-    is_red, is_green = (high == r).to(x.dtype), (high == g).to(x.dtype)
+    is_red, is_green = (torch.eq(high, own, out=torch.empty_like(high)) for own in (r, g))
     sixths = (r - g).add_(chroma, alpha=4).lerp_((b - r).add_(chroma, alpha=2), is_green)
     sixths = sixths.lerp_(g - b, is_red).div_(chroma.clamp(min=1e-12))
     sixths = sixths.add_(6 * turns[:, None, None])
@@ -220,8 +221,8 @@ def draw_jitter(count: int, rng: torch.Generator, *, chance: float = 0.8) -> Jit
     return Jitter(rows, amounts[:, rows], torch.randperm(4, generator=rng).tolist())
 
 
-def jitter(x: Tensor, how: Jitter) -> Tensor:
-    """Apply a drawn colour jitter. x: (B, 3, H, W)."""
+def jitter_(x: Tensor, how: Jitter) -> Tensor:
+    """Apply a drawn colour jitter in place. x: (B, 3, H, W)."""
     amounts = how.amounts.to(x.dtype)
 
     def adjust(chosen: Tensor) -> Tensor:
@@ -229,4 +230,4 @@ def jitter(x: Tensor, how: Jitter) -> Tensor:
             chosen = ADJUSTMENTS[i](chosen, amounts[i])
         return chosen
 
-    return on_rows(x, how.rows, adjust)
+    return on_rows_(x, how.rows, adjust)

@@ -41,7 +41,7 @@ def crop_flip(x: Tensor, rng: torch.Generator) -> Tensor:
     corners[ops.draw_rows(len(x), 0.5, rng)] = PAD  # the corner that crops nothing
     flips = ops.draw_rows(len(x), 0.5, rng)
     corners, flips = moved((corners, flips), x.device)
-    return ops.mirror(ops.crop(x, corners, pad=PAD), flips)
+    return ops.mirror_(ops.crop(x, corners, pad=PAD), flips)
 
 
 @augmentation
@@ -56,7 +56,7 @@ def crop_flip_shared(x: Tensor, rng: torch.Generator) -> Tensor:
     corners = ops.draw_corners(1, PAD, rng)
     flips = ops.draw_rows(len(x), 0.5, rng)
     corners, flips = moved((corners, flips), x.device)
-    return ops.mirror(ops.crop(x, corners, pad=PAD), flips)
+    return ops.mirror_(ops.crop(x, corners, pad=PAD), flips)
 
 
 @augmentation
@@ -87,8 +87,8 @@ def _full(x: Tensor, rng: torch.Generator, *, aligned: bool) -> Tensor:
     jitter = ops.draw_jitter(len(x), rng)
     greys = ops.draw_rows(len(x), 0.2, rng)
     boxes, flips, jitter, greys = moved((boxes, flips, jitter, greys), x.device)
-    x = ops.mirror(ops.resized_crop(x, boxes, aligned=aligned), flips)
-    return ops.greyscale(ops.jitter(x, jitter), greys)
+    x = ops.mirror_(ops.resized_crop(x, boxes, aligned=aligned), flips)
+    return ops.greyscale_(ops.jitter_(x, jitter), greys)
 
 
 @augmentation
@@ -122,7 +122,7 @@ def crop_grey_mirrored(x: Tensor, rng: torch.Generator, *, aligned: bool = False
     boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.6, smaller=aligned)
     greys = ops.draw_rows(len(x), 0.2, rng)
     boxes, greys = moved((boxes, greys), x.device)
-    x = ops.greyscale(ops.resized_crop(x, boxes, aligned=aligned), greys)
+    x = ops.greyscale_(ops.resized_crop(x, boxes, aligned=aligned), greys)
     return torch.cat([x, x.flip(3)])
 
 
@@ -136,7 +136,7 @@ def flip_grey_crop(x: Tensor, rng: torch.Generator) -> Tensor:
     greys = ops.draw_rows(len(x), 0.25, rng)
     boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.3)
     flips, greys, boxes = moved((flips, greys, boxes), x.device)
-    x = ops.greyscale(ops.mirror(x, flips), greys)
+    x = ops.greyscale_(ops.mirror_(x.clone(), flips), greys)
     return ops.resized_crop(x, boxes, clamp_to_box=False)
 
 
@@ -202,7 +202,7 @@ def crop_mirror(x: Tensor, rng: torch.Generator, *, aligned: bool = False) -> Te
     boxes = ops.draw_boxes(len(x), _size(x), rng, min_area=0.6, smaller=aligned)
     flips = ops.draw_rows(len(x), 0.5, rng)
     boxes, flips = moved((boxes, flips), x.device)
-    return ops.mirror(ops.resized_crop(x, boxes, aligned=aligned), flips)
+    return ops.mirror_(ops.resized_crop(x, boxes, aligned=aligned), flips)
 
 
 def _size(x: Tensor) -> tuple[int, int]:

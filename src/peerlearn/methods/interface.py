@@ -138,9 +138,9 @@ class Progress:
 
     def meeting(self, labels: Tensor) -> "Progress":
         """Where it stands while a batch with these labels, (B,) on the CPU, is learnt."""
-        first_met = self.first_met.clone()
-        first_met[labels] = torch.where(self.seen[labels], first_met[labels], self.task)
-        return replace(self, first_met=first_met, classes=labels.unique())
+        first_met, classes = self.first_met.clone(), labels.unique()
+        first_met[classes[first_met[classes] < 0]] = self.task
+        return replace(self, first_met=first_met, classes=classes)
 
     def after_batch(self, carry: Mapping[str, Tensor]) -> "Progress":
         """Where it stands once the present batch is done."""
