@@ -3,8 +3,7 @@
 Images are floats in [0, 1] of shape (B, C, H, W). A `draw_*` function takes a CPU generator and
 returns small CPU tensors. The caller moves all that it drew to the images at once; whatever applies
 it is exact and leaves its input untouched, unless its name ends in an underscore. One row of
-parameters per image, or one row for the
-whole batch.
+parameters per image, or one row for the whole batch.
 """
 
 import math
