@@ -4,6 +4,7 @@ import copy
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
@@ -377,17 +378,16 @@ class Fingerprint:
 
     def __init__(self, networks: Iterable[PeerModel], rows: Iterable[Tensor] = ()) -> None:
         models = [*networks]
-        modules = [module for model in models for module in model.modules()]
-        places = ((one._parameters, one._buffers, one._modules) for one in modules)
+        self._modules = [module for model in models for module in model.modules()]
+        places = ((one._parameters, one._buffers, one._modules) for one in self._modules)
         self._places: list[Mapping[str, object]] = [place for own in places for place in own]
-        self._attributes = [  # as they are, and as they were, hooks included
-            (own, {k: copy.copy(v) if type(v) in _CONTAINERS else v for k, v in own.items()})
-            for own in (vars(module) for module in modules if module not in models)
-        ]
+        inner = (vars(module) for module in self._modules if module not in models)
+        self._attributes = [(own, _kept(own)) for own in inner]  # as they are and were
+        self._of_models = [(vars(model), _kept(vars(model))) for model in models]
         self._rows = [*rows]
         self._parts = self._present()  # kept, so that no other object can be taken for them
         self.tensors = [*map(tensors_of, models)]
-        self._addresses = self._places_in_memory()
+        self._forms = self._present_forms()
         self.renew()
 
     def renew(self) -> None:
@@ -405,15 +405,27 @@ class Fingerprint:
             return False
         try:
             same = all(own == before for own, before in self._attributes)
-            return same and self._places_in_memory() == self._addresses
+            same = same and all(_kept(own) == before for own, before in self._of_models)
+            return same and self._present_forms() == self._forms
         except (RuntimeError, TypeError, ValueError):  # arrays, which are not compared as a whole
             return False
 
     def _present(self) -> list[object]:
         return [part for place in self._places for part in place.values()] + self._rows
 
-    def _places_in_memory(self) -> list[int]:
-        return [tensor.data_ptr() for own in self.tensors for tensor in own]
+    def _present_forms(self) -> list[object]:
+        """Return the classes of modules, and where and of what form their tensors are."""
+        found: list[object] = [*map(type, self._modules)]
+        for tensor in chain(*self.tensors):
+            form = tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad
+            found.append((tensor.data_ptr(), form))
+        return found
+
+
+def _kept(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes without counts of images; hooks that are added later are not in them."""
+    kept = {k: v for k, v in attributes.items() if k not in ("forwards", "backwards")}
+    return {k: copy.copy(v) if type(v) in _CONTAINERS else v for k, v in kept.items()}
 
 
 def _writes(part: object) -> object:

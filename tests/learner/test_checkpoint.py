@@ -550,3 +550,20 @@ def test_a_count_that_was_kept_once_is_left_out(build: Build, tmp_path: Path) ->
     state["state"]["progress.known_before"] = 3
     path.write_text(json.dumps(state))
     build("er").load(tmp_path)
+
+
+def test_moments_that_could_not_be_loaded_are_not_saved_and_a_checkpoint_heals_them(
+    build: Build, stream: ClassStream, tmp_path: Path
+) -> None:
+    learner = build("er")
+    learn_some(learner, stream, 3)
+    learner.save(tmp_path)
+    good = {k: v for k, v in learner.state_dict().items() if isinstance(v, torch.Tensor)}
+    good = {name: value.clone() for name, value in good.items()}
+    moments = next(iter(learner.peers[0].optimizer.state.values()))
+    moments["exp_avg"] = moments["exp_avg"].double()
+    with pytest.raises(UserError, match=r"cannot be saved: peer0\.optimizer"):
+        learner.save(tmp_path)
+    learner.load(tmp_path)
+    assert all(learner.state_dict()[name].equal(value) for name, value in good.items())
+    learner.save(tmp_path)

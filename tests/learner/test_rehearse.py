@@ -1,13 +1,17 @@
 """Steps on the memory alone: `learner.rehearse(steps)`."""
 
+from typing import Any, ClassVar
+
 import pytest
 import torch
 from torch.nn import functional as F
 
-from peerlearn import OpenLearner, StreamInfo, build_learner
+from peerlearn import ClassStream, OnlineLearner, OpenLearner, StreamInfo, build_learner, small_net
 from peerlearn.augment import full
 from peerlearn.distill import WRAPPERS
 from peerlearn.errors import UserError
+from peerlearn.methods import DERPP, StepOutput
+from peerlearn.peer import Peer
 
 INFO = StreamInfo(num_classes=4, boundaries=True, classes_per_task=2)
 X = torch.randint(0, 256, (10, 3, 8, 8), generator=torch.Generator().manual_seed(0)).byte()
@@ -136,3 +140,19 @@ def test_an_open_learner_rehearses_while_the_stream_pauses():
     assert learner.rehearse(2)
     assert learner.learner.progress.rehearsed == 2
     assert learner.classes == ["cat", "dog"]
+
+
+def test_what_a_method_would_store_of_a_rehearsal_is_not_looked_at(stream: ClassStream) -> None:
+    class Careless(DERPP):
+        name = "careless"
+        rehearsed: ClassVar[bool] = False
+
+        def loss(self, peer: Peer, draw: Any) -> StepOutput:
+            output = super().loss(peer, draw)
+            return output._replace(store={"logits": None}) if type(self).rehearsed else output
+
+    learner = OnlineLearner(Careless(stream.info), lambda: small_net(4, width=4), memory=20)
+    for batch in list(stream.tasks[0])[:3]:
+        learner.learn(*batch)
+    Careless.rehearsed = True
+    assert learner.rehearse(2)

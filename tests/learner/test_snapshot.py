@@ -545,7 +545,10 @@ def test_an_interrupt_while_networks_are_copied_leaves_no_answer_of_before(
         twin.learn(*batch)
 
 
-@pytest.mark.parametrize("change", ["a hook", "an attribute", "data", "a part", "a shape"])
+BY_HAND = ["a hook", "an attribute", "data", "a part", "a shape", "a narrower shape", "a class"]
+
+
+@pytest.mark.parametrize("change", BY_HAND)
 def test_a_change_by_hand_between_steps_is_in_the_next_snapshot(
     change: str, build: Build, stream: ClassStream
 ) -> None:
@@ -561,6 +564,12 @@ def test_a_change_by_hand_between_steps_is_in_the_next_snapshot(
             net.head.weight.data = net.head.weight.data.flip(0)
         elif change == "a part":
             net.head = nn.Linear(net.feature_dim, 4)
+        elif change == "a narrower shape":  # in the same place of memory
+            net.head.weight.data = net.head.weight.data[:1]
+            net.head.bias.data = net.head.bias.data[:1]
+        elif change == "a class":
+            net.__class__ = type("Other", (type(net),), {"classify": lambda _, z: z[:, :4]})
+            assert net(torch.rand(2, 3, 8, 8)).shape == (2, 4)
         else:
             net.head.weight.data = net.head.weight.data.repeat(2, 1)
             net.head.bias.data = net.head.bias.data.repeat(2)
@@ -569,6 +578,50 @@ def test_a_change_by_hand_between_steps_is_in_the_next_snapshot(
     expected = net(x.float() / 255)
     net.train()
     torch.testing.assert_close(learner.snapshot().all_logits(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_another_precision_by_hand_is_in_the_next_snapshot(
+    build: Build, stream: ClassStream
+) -> None:
+    learner = build("er")
+    learn_some(learner, stream, 3)
+    learner.peers[0].model.precision = "bf16"
+    assert learner.snapshot().models[0].precision == "bf16"
+
+
+def test_an_interrupt_while_images_are_kept_leaves_no_means_of_before(
+    build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = build("er")
+    learn_some(learner, stream, 3)
+    x = stream.test_sets[0].x[:8]
+    batches = iter(stream.tasks[1])
+    for where in ("Fingerprint.__init__", "Snapshot.keep_memory", "Snapshot.using"):
+        learner.learn(*next(batches))
+        with monkeypatch.context() as patch:
+            patch.setattr(f"peerlearn.learner.online.{where}", _interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                learner.snapshot("ncm")
+        learner.learn(*next(batches))
+        assert len(learner.snapshot(memory=True).memory_features().labels) == len(learner.memory)
+        assert torch.equal(learner.predict_ncm(x), plain_nearest_mean(learner, x))
+
+
+def test_a_snapshot_that_was_half_renewed_is_never_served(
+    build: Build, stream: ClassStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = build("er")
+    learn_some(learner, stream, 3)
+    state = learner.state_dict()
+    del state["rng.views"]
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "_foreach_copy_", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            learner.snapshot()
+    with pytest.raises(KeyError):
+        learner.load_state_dict(state)
+    with pytest.raises(UserError, match="broke off"):
+        learner.snapshot()
 
 
 def test_a_snapshot_that_is_held_is_never_renewed(build: Build, stream: ClassStream) -> None:

@@ -12,7 +12,7 @@ from peerlearn.augment import ViewChain
 from peerlearn.distill import TEACHERS, WRAPPERS
 from peerlearn.distill.edges import METHOD_BATCH, Edge
 from peerlearn.distill.teachers.base import TeacherSettings
-from peerlearn.errors import did_you_mean
+from peerlearn.errors import UserError, did_you_mean
 from peerlearn.settings import (
     Settings,
     about,
@@ -216,7 +216,9 @@ class WrapperBase(Settings):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Understand a field `answer`, the old way to say what predicts."""
+        """Understand a field `answer`, the old way to say what predicts; refuse `authors`."""
+        if "authors" in vars(cls):
+            raise UserError(f"wrapper {cls.__name__}: write preset(method, profile), not authors()")
         if "answer" in cls.model_fields:
             old = cls.model_fields["answer"].default
             cls.predict_with = present_name("answer", old)[1]

@@ -147,6 +147,8 @@ class Step:
                 f"the loss is not finite any more ({numbers}) at batch {progress.batches} of the "
                 "stream; the step was not taken. Load the last checkpoint, or take a smaller lr"
             )
+        if batch is None:
+            return numbers, StepOutput(means["base"], [])  # nothing is kept of a rehearsal
         store = _mean_over_peers([output.store for output in outputs])
         carry = _mean_over_peers([output.carry for output in outputs])
         return numbers, StepOutput(means["base"], [], store, carry)

@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from peerlearn.config.learner_config import LearnerConfig
-from peerlearn.config.names import MEMORY, NET, PredictWith
+from peerlearn.config.names import MEMORY, NET, PREDICT_WITH, PredictWith
 from peerlearn.errors import UserError
 from peerlearn.learner.online import OnlineLearner
 from peerlearn.methods.class_means import Distance
@@ -14,6 +14,7 @@ from peerlearn.nets.base import check_net
 from peerlearn.nets.processor import Devices, Precision
 from peerlearn.optim import Optimizer
 from peerlearn.peer import Layout
+from peerlearn.settings import check_choice
 from peerlearn.stream.base import StreamInfo
 
 
@@ -79,6 +80,8 @@ def build_learner(
             )
         optimizer = optim.name
     if predict_with is not None:
+        if not isinstance(predict_with, str):
+            check_choice("predict_with", predict_with, PREDICT_WITH)
         settings["predict_with"] = predict_with
     config = LearnerConfig.of(name, net=named, optimizer=optimizer, memory_policy=memory_policy)
     config = config.with_settings(name, settings, profile)

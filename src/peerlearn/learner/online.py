@@ -201,7 +201,7 @@ class OnlineLearner:
         whether the batch is offered to the memory and its images counted; not for those that pass
         again. new_task: whether a task ends before this batch, as by `end_task()`. Returns the
         last losses by name, mean over the peers; empty if no step was taken. If it raises, all is
-        as before, see `Transaction`.
+        as before, but if weights or images were moving: then a checkpoint has to be loaded.
         """
         if torch.is_inference_mode_enabled():
             raise UserError("learn: torch.inference_mode() is on; learn outside of it")
@@ -448,10 +448,9 @@ class OnlineLearner:
             wanted = memory or source == "ncm" or has_own_rule(self.method)
             is_whole = state.version == self.version and self.changing != "images"
             if wanted and not state.has_memory and len(self.memory) and is_whole:
+                rows = map(self.memory.room, self.memory.columns)
+                self._fingerprint = self._take_fingerprint(*rows)
                 state.keep_memory(self.memory)
-                self._fingerprint = self._take_fingerprint(
-                    *map(self.memory.room, self.memory.columns)
-                )
             return state.using(networks, means=source == "ncm")
 
     def publish(self) -> Snapshot:
@@ -459,14 +458,14 @@ class OnlineLearner:
         with self.state_lock:
             is_whole = self.transaction is None and not self.changing
             if is_whole and not self._is_published():
-                last, before = self._published, self._fingerprint
-                self._fingerprint = None  # until the snapshot is whole
-                if last and before and not last.is_used and before.has_same_parts():
-                    last.renew(self, before.tensors)
-                    before.renew()
+                last, fingerprint = self._published, self._fingerprint
+                self._published = self._fingerprint = None  # until the snapshot is whole
+                if last and fingerprint and not last.is_used and fingerprint.has_same_parts():
+                    fingerprint.renew()  # before the copy: what is written meanwhile is seen
+                    last.renew(self, fingerprint.tensors)
                 else:
-                    last, before = Snapshot(self), self._take_fingerprint()
-                self._published, self._fingerprint = last, before
+                    fingerprint, last = self._take_fingerprint(), Snapshot(self)
+                self._published, self._fingerprint = last, fingerprint
             if self._published is None:
                 self.raise_if_broken()
             assert self._published is not None, "a transaction begins with a snapshot"

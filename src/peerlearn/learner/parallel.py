@@ -220,11 +220,6 @@ class FairLock:
     """A fair, re-entrant lock: threads acquire it in FIFO order.
 
     Python's own lock lets a thread that releases and acquires again overtake all that wait.
-
-    >>> lock = FairLock()
-    >>> with lock, lock:
-    ...     print("inside")
-    inside
     """
 
     def __init__(self) -> None:

@@ -80,7 +80,7 @@ class Snapshot:
         self.source: Networks = "peers"
         self.by_means = False
         self._sources, self._pairs = learner.predictors.sources, learner.predictors.pairs
-        self._distance, self._pool = learner.ncm_distance, learner.prediction_pool
+        self._pool = learner.prediction_pool
         self._networks = {
             source: [copy_network(network) for network in networks]
             for source, networks in learner.predictors.by_source.items()
@@ -100,17 +100,18 @@ class Snapshot:
 
         tensors: of each of its networks; none if the copies are of the present state.
         """
-        for own, present in zip(self._tensors, tensors, strict=False):
+        for own, present in zip(self._tensors, tensors, strict=True) if tensors else ():
             torch._foreach_copy_(own, present)
         self.version, self.image_shape = learner.version, learner.image_shape
         self.memory_changes, self.device = learner.memory.changes, learner.device
+        self._distance = learner.ncm_distance
         self.method = copy.copy(learner.method)  # its stream may learn of more classes
         self.num_classes = self.method.stream.num_classes
 
     @property
     def is_used(self) -> bool:
         """Whether somebody may hold it, or a view of it."""
-        return bool(self._views)
+        return bool(self._views or self._rows)
 
     # --- which networks, and what they have at hand
 

@@ -1,14 +1,14 @@
 """Is this a state that a learner may take? Looked at name by name before any of it is applied.
 
-A checkpoint may come from anywhere. What is admitted here has the names, types and shapes of this
-learner's own state, numbers that are finite, counts that are whole, labels that exist, generators
-that can draw, and an optimizer that can go on.
+A checkpoint may come from anywhere. What is admitted has the names, types and shapes of this
+learner's own state, finite numbers, whole counts, known labels, and an optimizer that can go on.
 """
 
 import math
 import re
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,8 @@ _INSIDE = re.compile(r"(peer\d+\.(model|snapshot)|teacher\.[^.]+\.\d+)\.")  # a 
 _COUNTS = re.compile(_INSIDE.pattern + "counts")
 _UPDATES = re.compile(r"teacher\.[^.]+\.updates")
 _SCALER = re.compile(r"peer\d+\.scaler")
+# for each peer the forms of its parameters, and of what its optimizer gathers for them
+_PROBED: WeakKeyDictionary[Peer, tuple[list[str], dict[str, dict[str, str]]]] = WeakKeyDictionary()
 _RNG = re.compile(r"rng\.\w+|peer\d+\.rng")
 _NOT_NEGATIVE = re.compile(
     r"peer\d+\.optimizer\.\d+\.(step|.*_sq)|.*\.(running_var|num_batches_tracked)"
@@ -204,9 +206,9 @@ def _check_peer(prefix: str, peer: Peer, optim: Optimizer, state: State) -> None
     if not all(isinstance(value, Tensor) for value in buffers.values()):
         raise UserError(f"{prefix}.buffers holds what is not a tensor")
     moments = part("optimizer", state)
-    gathered = part("optimizer", peer.state_dict())
-    _check_groups(f"{prefix}.optimizer.groups", gathered.pop("groups"), moments.pop("groups", None))
-    _check_moments(f"{prefix}.optimizer", peer, optim, gathered, moments)
+    own_groups = peer.state_dict()["optimizer.groups"]
+    _check_groups(f"{prefix}.optimizer.groups", own_groups, moments.pop("groups", None))
+    _check_moments(f"{prefix}.optimizer", peer, optim, moments)
 
 
 def _check_groups(name: str, own: list[State], found: Any) -> None:
@@ -238,11 +240,13 @@ def _same_option(key: str, own: Any, found: Any) -> bool:
     return bool(own == found)
 
 
-def _check_moments(name: str, peer: Peer, optim: Optimizer, own: State, moments: State) -> None:
+def _check_moments(name: str, peer: Peer, optim: Optimizer, moments: State) -> None:
     """What the optimizer has gathered for a parameter: nothing, or all that it would gather."""
-    found, wanted = _forms_by_number(moments), _forms_by_number(own)
-    if not found.keys() <= wanted.keys():
-        wanted = _forms_of_moments(optim, peer)
+    found: dict[str, dict[str, str]] = {}
+    for key, value in moments.items():
+        number, _, moment = key.partition(".")
+        found.setdefault(number, {})[moment] = _form(value)
+    wanted = _forms_of_moments(optim, peer) if found else {}
     for number, forms in found.items():
         if forms != wanted.get(number):
             raise UserError(
@@ -251,23 +255,18 @@ def _check_moments(name: str, peer: Peer, optim: Optimizer, own: State, moments:
             )
 
 
-def _forms_by_number(moments: State) -> dict[str, dict[str, str]]:
-    """Return the kinds of moments by the number of their parameter."""
-    forms: dict[str, dict[str, str]] = {}
-    for key, value in moments.items():
-        number, _, moment = key.partition(".")
-        forms.setdefault(number, {})[moment] = _form(value)
-    return forms
-
-
 def _forms_of_moments(optim: Optimizer, peer: Peer) -> dict[str, dict[str, str]]:
     """What an optimizer gathers for each parameter, seen by letting it take a step on zeros."""
-    probes = [nn.Parameter(torch.zeros_like(parameter)) for parameter in peer.model.parameters()]
-    for probe in probes:
-        probe.grad = torch.zeros_like(probe)
-    optimizer = optim.build(probes)
-    optimizer.step()
-    return {
-        str(number): {name: _form(value) for name, value in moments.items()}
-        for number, moments in optimizer.state_dict()["state"].items()
-    }
+    parameters = [*peer.model.parameters()]
+    forms = [_form(parameter) for parameter in parameters]
+    if peer not in _PROBED or _PROBED[peer][0] != forms:
+        probes = [nn.Parameter(torch.zeros_like(parameter)) for parameter in parameters]
+        for probe in probes:
+            probe.grad = torch.zeros_like(probe)
+        optimizer = optim.build(probes)
+        optimizer.step()
+        _PROBED[peer] = forms, {
+            str(number): {name: _form(value) for name, value in moments.items()}
+            for number, moments in optimizer.state_dict()["state"].items()
+        }
+    return _PROBED[peer][1]
