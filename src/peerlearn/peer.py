@@ -387,6 +387,7 @@ class Fingerprint:
         self._rows = [*rows]
         self._parts = self._present()  # kept, so that no other object can be taken for them
         self.tensors = [*map(tensors_of, models)]
+        self._aliases = [tensor.detach() for tensor in chain(*self.tensors)]
         self._forms = self._present_forms()
         self.renew()
 
@@ -405,7 +406,8 @@ class Fingerprint:
             return False
         try:
             same = all(own == before for own, before in self._attributes)
-            same = same and all(_kept(own) == before for own, before in self._of_models)
+            same = same and all(_uncounted(own) == before for own, before in self._of_models)
+            same = same and all(map(Tensor.is_set_to, chain(*self.tensors), self._aliases))
             return same and self._present_forms() == self._forms
         except (RuntimeError, TypeError, ValueError):  # arrays, which are not compared as a whole
             return False
@@ -414,18 +416,19 @@ class Fingerprint:
         return [part for place in self._places for part in place.values()] + self._rows
 
     def _present_forms(self) -> list[object]:
-        """Return the classes of modules, and where and of what form their tensors are."""
-        found: list[object] = [*map(type, self._modules)]
-        for tensor in chain(*self.tensors):
-            form = tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad
-            found.append((tensor.data_ptr(), form))
-        return found
+        """Return the classes of modules, and which of their tensors are learnt."""
+        return [*map(type, self._modules), *(t.requires_grad for own in self.tensors for t in own)]
+
+
+def _uncounted(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes without counts of images."""
+    return {k: v for k, v in attributes.items() if k not in ("forwards", "backwards")}
 
 
 def _kept(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes without counts of images; hooks that are added later are not in them."""
-    kept = {k: v for k, v in attributes.items() if k not in ("forwards", "backwards")}
-    return {k: copy.copy(v) if type(v) in _CONTAINERS else v for k, v in kept.items()}
+    """Return the same as they are now; hooks that are added later are not in them."""
+    now = _uncounted(attributes).items()
+    return {name: copy.copy(v) if type(v) in _CONTAINERS else v for name, v in now}
 
 
 def _writes(part: object) -> object:
