@@ -384,11 +384,10 @@ class Fingerprint:
         inner = (vars(module) for module in self._modules if module not in models)
         self._attributes = [(own, _kept(own)) for own in inner]  # as they are and were
         self._of_models = [(vars(model), _kept(vars(model))) for model in models]
-        self._rows = [*rows]
-        self._parts = self._present()  # kept, so that no other object can be taken for them
         self.tensors = [*map(tensors_of, models)]
         self._aliases = [tensor.detach() for tensor in chain(*self.tensors)]
-        self._forms = self._present_forms()
+        self._rows = [*rows]
+        self._parts = self._present()  # kept, so that no other object can be taken for them
         self.renew()
 
     def renew(self) -> None:
@@ -407,17 +406,15 @@ class Fingerprint:
         try:
             same = all(own == before for own, before in self._attributes)
             same = same and all(_uncounted(own) == before for own, before in self._of_models)
-            same = same and all(map(Tensor.is_set_to, chain(*self.tensors), self._aliases))
-            return same and self._present_forms() == self._forms
+            return same and all(map(Tensor.is_set_to, chain(*self.tensors), self._aliases))
         except (RuntimeError, TypeError, ValueError):  # arrays, which are not compared as a whole
             return False
 
     def _present(self) -> list[object]:
-        return [part for place in self._places for part in place.values()] + self._rows
-
-    def _present_forms(self) -> list[object]:
-        """Return the classes of modules, and which of their tensors are learnt."""
-        return [*map(type, self._modules), *(t.requires_grad for own in self.tensors for t in own)]
+        """Return parts of modules, the classes of these, and which of their tensors are learnt."""
+        found = [part for place in self._places for part in place.values()]
+        learnt = [tensor.requires_grad for own in self.tensors for tensor in own]
+        return [*found, *map(type, self._modules), *learnt, *self._rows]
 
 
 def _uncounted(attributes: Mapping[str, Any]) -> dict[str, Any]:
