@@ -162,7 +162,7 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
 
 
 def bytes_if_readable(path: Path) -> bytes:
-    """The content of a plain file, or no bytes: for whoever compares a digest anyway."""
+    """Return the content of a plain file, or no bytes; the caller compares a digest anyway."""
     try:
         return read_bytes(path)
     except (OSError, Unreadable, MemoryError):

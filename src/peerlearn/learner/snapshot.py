@@ -110,7 +110,7 @@ class Snapshot:
 
     @property
     def is_used(self) -> bool:
-        """Whether somebody may hold it, or a view of it."""
+        """Whether a view of it may be held, or it holds images of the memory."""
         return bool(self._views or self._rows)
 
     # --- which networks, and what they have at hand
